@@ -1,0 +1,184 @@
+"""Every check of the project. `nox -s tests` is all of them; each has a session of its own too.
+
+`nox -s tests -- ARGS` hands ARGS to pytest and runs nothing else. The checks are plain functions
+over a session whose environment is ready, so `tests` needs one environment, not eight.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ["tests"]
+nox.options.error_on_external_run = True
+nox.options.reuse_venv = "yes"
+
+ROOT = Path(__file__).parent
+PROJECT = nox.project.load_toml("pyproject.toml")
+VERSIONS = nox.project.python_versions(PROJECT)
+CRASH = "tests/crash/run.py"
+# `pip` is quiet and does not ask for a newer self: a log is read for what went wrong.
+PIP_ENV = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_QUIET": "1"}
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Everything that must be green; with ARGS, pytest alone."""
+    _install(session, "-e", ".[test,dev]")
+    if session.posargs:
+        _pytest(session, *session.posargs)
+        return
+    _lint(session)
+    _types(session)
+    _layers(session)
+    _pytest(session)
+    session.run("python", CRASH, "--kills", "6")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, formatting and banned calls."""
+    _install(session, *_extra("dev", "ruff"))
+    _lint(session)
+
+
+@nox.session
+def banned(session: nox.Session) -> None:
+    """Clocks, chance, asyncio and pickle where they do not belong, and nothing else."""
+    _install(session, *_extra("dev", "ruff"))
+    session.run("ruff", "check", "--select", "TID251", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Both type checkers, and the proof that they reject wrong code."""
+    _install(session, "-e", ".[test,dev]")
+    _types(session)
+    session.run("pytest", "tests/typing")
+
+
+@nox.session
+def layers(session: nox.Session) -> None:
+    """Imports go one way, and the protocol does no IO."""
+    _install(session, "-e", ".", *_extra("dev", "import-linter"))
+    _layers(session)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Every code block of the README and the documentation."""
+    _install(session, "-e", ".[test]")
+    session.run("pytest", "tests/test_docs.py", *session.posargs)
+
+
+@nox.session
+def examples(session: nox.Session) -> None:
+    """Every example prints what its header says."""
+    _install(session, "-e", ".[test]")
+    session.run("pytest", "tests/test_examples.py", *session.posargs)
+
+
+@nox.session
+def crash(session: nox.Session) -> None:
+    """Kill workers at random moments: `nox -s crash -- --kills 50`."""
+    _install(session, "-e", ".[test]")
+    session.run("python", CRASH, *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure beside the peers: `nox -s bench -- steps --json`."""
+    _install(session, "-e", ".[test]")
+    # A peer that does not install is no error: the benchmark names those it measured without.
+    session.run("python", "-m", "pip", "install", "dbos", env=PIP_ENV, success_codes=[0, 1])
+    session.run("python", "benchmarks/run.py", *session.posargs)
+
+
+# -- the checks ------------------------------------------------------------------------------------
+
+
+def _lint(session: nox.Session) -> None:
+    session.run("ruff", "check", ".")  # banned calls are its rule TID251
+    session.run("ruff", "format", "--check", ".")
+
+
+def _types(session: nox.Session) -> None:
+    session.run("mypy")
+    session.run("basedpyright")
+
+
+def _layers(session: nox.Session) -> None:
+    session.run("lint-imports", "--no-cache")
+
+
+def _pytest(session: nox.Session, *args: str) -> None:
+    others = os.pathsep.join(_interpreters(session))
+    session.run("pytest", *args, env={"DURABLE_PYTHONS": others})
+
+
+# -- environments ----------------------------------------------------------------------------------
+
+
+def _install(session: nox.Session, *args: str) -> None:
+    session.install(*args, env=PIP_ENV)
+
+
+def _extra(extra: str, name: str) -> list[str]:
+    """One tool of an extra, with the bounds pyproject.toml gives it."""
+    wanted = PROJECT["project"]["optional-dependencies"][extra]
+    return [r for r in wanted if r.startswith(name)]
+
+
+def _interpreters(session: nox.Session) -> list[str]:
+    """Pythons of the other supported versions that can import durable; absent ones are named.
+
+    Replay must not depend on the interpreter, so a test replays here what ran there.
+    """
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    ready = []
+    for version in VERSIONS:
+        if version == here:
+            continue
+        base = _find_python(version)
+        if base is None:
+            session.warn(f"python{version} was not found: no replay across it")
+        else:
+            ready.append(_replay_python(session, version, base))
+    return ready
+
+
+def _find_python(version: str) -> str | None:
+    """The newest python of that version that pyenv or PATH has, if it really starts."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    places = sorted(pyenv.glob(f"versions/{version}.*/bin/python"), reverse=True)
+    on_path = shutil.which(f"python{version}")
+    for python in [*map(str, places), *([on_path] if on_path else [])]:
+        # pyenv leaves shims on PATH for versions that are not selected: they exist and fail.
+        ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+        answer = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
+        if answer.stdout.strip() == version:
+            return python
+    return None
+
+
+def _replay_python(session: nox.Session, version: str, base: str) -> str:
+    """An environment with durable and the two packages it cannot be imported without."""
+    folder = Path(session.cache_dir).resolve() / f"replay-{version}"
+    python = folder / "bin" / "python"
+    ready = folder / "ready"
+    if not ready.exists():
+        needed = [
+            r for r in PROJECT["project"]["dependencies"] if r.startswith(("anyio", "msgspec"))
+        ]
+        pip = (str(python), "-m", "pip", "install")
+        session.run(base, "-m", "venv", "--clear", str(folder), external=True)
+        session.run(*pip, *needed, env=PIP_ENV, external=True)
+        session.run(*pip, "--no-deps", "-e", str(ROOT), env=PIP_ENV, external=True)
+        ready.touch()
+    return str(python)

@@ -1,0 +1,82 @@
+"""What every test shares: the rule for parts of the machine that may be absent.
+
+A test that needs a part says so: `@pytest.mark.requires("trio")`. Where the part is absent the
+test is skipped with the reason, unless the environment variable DURABLE_REQUIRE (names, separated
+by commas) lists the part: then it fails. CI lists the parts it provides, so no skip hides there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REQUIRED = frozenset(filter(None, os.environ.get("DURABLE_REQUIRE", "").split(",")))
+
+
+def _module(name: str) -> Callable[[], str | None]:
+    def absent() -> str | None:
+        if importlib.util.find_spec(name) is None:
+            return f"the Python package {name!r} is not installed"
+        return None
+
+    return absent
+
+
+def _interpreters() -> str | None:
+    if os.environ.get("DURABLE_PYTHONS"):
+        return None
+    return "DURABLE_PYTHONS names no other interpreter (`nox -s tests` looks for them)"
+
+
+# Each part and how to tell that it is absent: a reason, or None when it is there.
+PARTS: dict[str, Callable[[], str | None]] = {
+    "basedpyright": _module("basedpyright"),
+    "flock": _module("fcntl"),
+    "hypothesis": _module("hypothesis"),
+    "interpreters": _interpreters,
+    "mypy": _module("mypy"),
+    "pydantic": _module("pydantic"),
+    "sqlite": _module("sqlite3"),
+    "trio": _module("trio"),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    unknown = REQUIRED - PARTS.keys()
+    if unknown:
+        # A misspelt name would let a skip pass as green.
+        raise pytest.UsageError(
+            f"DURABLE_REQUIRE names unknown parts {sorted(unknown)}; known are {sorted(PARTS)}"
+        )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("requires"):
+        for part in mark.args:
+            if part not in PARTS:
+                pytest.fail(f"requires({part!r}): known parts are {sorted(PARTS)}", pytrace=False)
+            reason = PARTS[part]()
+            if reason is None:
+                continue
+            if part in REQUIRED:
+                pytest.fail(f"DURABLE_REQUIRE lists {part}, but {reason}", pytrace=False)
+            pytest.skip(f"needs {part}: {reason}")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No test sees the store of the person who runs it, or leaves lock files in their folder."""
+    monkeypatch.delenv("DURABLE_STORE", raising=False)
+    monkeypatch.setenv("DURABLE_RUNTIME_DIR", str(_runtime_dir(tmp_path_factory)))
+
+
+def _runtime_dir(factory: pytest.TempPathFactory) -> Path:
+    folder = factory.getbasetemp() / "runtime"
+    folder.mkdir(exist_ok=True)
+    return folder

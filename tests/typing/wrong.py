@@ -1,0 +1,24 @@
+"""Wrong code: both type checkers reject each line marked `error`, and no other. Never run."""
+
+from __future__ import annotations
+
+from durable import connect, step, workflow
+
+
+@step
+async def charge(order: str, cents: int) -> str:
+    return f"{order}:{cents}"
+
+
+@workflow
+async def checkout(order: str) -> str:
+    await charge(order, "500")  # error
+    await charge(order)  # error
+    cents: int = await charge(order, 500)  # error
+    return str(cents)
+
+
+async def main() -> None:
+    async with connect() as client:
+        await client.start(checkout, 1)  # error
+        await client.run(checkout.options(id=1), "A-1")  # error
