@@ -1,0 +1,171 @@
+"""Every error that durable raises on purpose.
+
+    DurableError
+        UsageError                  the call is wrong: fix the code or the command
+            InvalidId               an id or key that cannot become an object name
+            InvalidDefinition       a function that cannot be a workflow or a step
+            InvalidArguments        arguments that do not fit the function, or do not encode
+            NotInWorkflow           a durable call outside the task that owns its scope
+            UnknownWorkflow         no workflow of that name is registered here
+            UnfinishedCalls         a scope was left while calls made in it were never awaited
+        NotFound                    no run of that id
+        Conflict                    the id belongs to another workflow or another input
+        StoreError                  the store
+            StoreUnavailable        it did not answer, the outcome is unknown: ask again
+            StoreRefused            it answered no for good: fix the set-up
+        RunFailed                   the workflow raised; `__cause__` is the rebuilt error
+        NeedsAttention              the run waits for a human or for other code
+        StepFailed                  stands for a step's error whose class cannot be rebuilt
+        UnencodableResult           a step or workflow returned what cannot be stored
+        Fatal                       raise it (or a subclass) in a step to stop retries
+    RunCancelled (BaseException)    the run was cancelled; `except Exception` lets it pass
+
+The split is by what the caller does next, as in SlateDB's RFC 0007. A lost race is
+never an exception: it is a return value.
+"""
+
+from __future__ import annotations
+
+
+class DurableError(Exception):
+    """Base class of every error raised by durable itself."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None, run: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.run = run
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class UsageError(DurableError):
+    """The call is wrong; nothing was written."""
+
+    code = "usage"
+
+
+class InvalidId(UsageError):
+    """An id or key is empty, too long, `.`, `..` or has control characters."""
+
+    code = "invalid_id"
+
+
+class InvalidDefinition(UsageError):
+    """A function cannot be decorated: a generator, a lambda without a name, a bad annotation."""
+
+    code = "invalid_definition"
+
+
+class InvalidArguments(UsageError):
+    """The arguments do not fit the function's signature, or cannot be stored."""
+
+    code = "invalid_arguments"
+
+
+class NotInWorkflow(UsageError):
+    """A durable call was made where it cannot be recorded."""
+
+    code = "not_in_workflow"
+
+
+class UnknownWorkflow(UsageError):
+    """No workflow of that name is registered in this process."""
+
+    code = "unknown_workflow"
+
+
+class UnfinishedCalls(UsageError):
+    """A workflow or branch returned while calls made in it were never awaited or not finished."""
+
+    code = "unfinished_calls"
+
+
+class NotFound(DurableError):
+    """There is no run of that id."""
+
+    code = "not_found"
+
+
+class Conflict(DurableError):
+    """The id already belongs to a run of another workflow or with another input."""
+
+    code = "conflict"
+
+
+class StoreError(DurableError):
+    """Something is wrong with the store."""
+
+    code = "store"
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer; whether the call took effect is unknown. Ask again."""
+
+    code = "store_unavailable"
+
+
+class StoreRefused(StoreError):
+    """The store answered no, and would again: a full disk, a missing bucket, no permission."""
+
+    code = "store_refused"
+
+
+class RunFailed(DurableError):
+    """The workflow raised; `__cause__` is its error, rebuilt where that is safe."""
+
+    code = "run_failed"
+
+
+class NeedsAttention(DurableError):
+    """The run is parked for a human or for another version of the code.
+
+    Attributes:
+        reason: one word for the kind of trouble, as in `durable show`.
+    """
+
+    code = "needs_attention"
+
+    def __init__(
+        self, message: str, *, reason: str = "", hint: str | None = None, run: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, run=run)
+        self.reason = reason
+
+
+class StepFailed(DurableError):
+    """Stands for a recorded error whose own class cannot be rebuilt here.
+
+    Attributes:
+        type_name: `module.qualname` of the original class.
+        traceback_text: the original traceback as text, never executed.
+    """
+
+    code = "step_failed"
+
+    def __init__(self, message: str, *, type_name: str = "", traceback_text: str = "") -> None:
+        super().__init__(message)
+        self.type_name = type_name
+        self.traceback_text = traceback_text
+
+
+class UnencodableResult(DurableError):
+    """A step or workflow returned a value that cannot be stored; it is not retried."""
+
+    code = "unencodable_result"
+
+
+class Fatal(DurableError):
+    """Raise it, or a subclass, in a step: the error is recorded at once and never retried."""
+
+    code = "fatal"
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
+
+class RunCancelled(BaseException):
+    """The run was cancelled. Derives from BaseException, so `except Exception` lets it pass."""

@@ -1,0 +1,100 @@
+"""The order in which a run's recorded outcomes are handed over again.
+
+Each record carries (epoch, n): n counts the records its owner issued, fixed when the body had
+ended and before the create was sent. While an owner lives it hands outcomes over in the order
+of n, and only once every lower number of its own is known. So replaying the records of one
+epoch by n repeats the order that its owner saw, however far that owner came.
+
+A record of a dead owner may land after its successor's list ("late"). No owner alive then saw
+it, so it takes its place behind everything that those owners recorded themselves: records sort
+by (the first epoch whose list contained them, youngest owner first, n). What each list
+contained is in the epoch claims (`Epoch.seen`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from durable.protocol.records import Attempt, Epoch, Seen, Step
+
+
+@dataclass
+class Journal:
+    """The recorded past of one instance.
+
+    Attributes:
+        order: recorded outcomes in the order of handing over.
+        attempts: the last failed attempt of each call, by path.
+        epochs: epoch claims by number.
+    """
+
+    order: list[Step] = field(default_factory=list)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    epochs: dict[int, Epoch] = field(default_factory=dict)
+
+
+def build(steps: Iterable[Step], attempts: Iterable[Attempt], epochs: Iterable[Epoch]) -> Journal:
+    """The journal that these records make."""
+    claims = {e.epoch: e for e in epochs}
+    numbers = sorted(claims)
+
+    def key(record: Step) -> tuple[int, int, int, str]:
+        return (_first_seen(record, numbers, claims), -record.epoch, record.n, record.path)
+
+    failed: dict[str, Attempt] = {}
+    for attempt in sorted(attempts, key=lambda a: a.attempt):
+        failed[attempt.path] = attempt
+    return Journal(sorted(steps, key=key), failed, claims)
+
+
+def _first_seen(record: Step, numbers: list[int], claims: Mapping[int, Epoch]) -> int:
+    for number in numbers:
+        if number > record.epoch:
+            seen = claims[number].seen.get(str(record.epoch))
+            if seen is not None and record.n <= seen.highest and record.n not in seen.holes:
+                return number
+    return (numbers[-1] if numbers else 1) + 1
+
+
+def seen(steps: Iterable[Step]) -> dict[str, Seen]:
+    """What a list contained of each earlier epoch: highest order number, and the holes below."""
+    numbers: dict[int, set[int]] = {}
+    for record in steps:
+        numbers.setdefault(record.epoch, set()).add(record.n)
+    return {
+        str(epoch): Seen(max(found), sorted(set(range(1, max(found))) - found))
+        for epoch, found in numbers.items()
+    }
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """How likely it is that resuming this run kills the process that does.
+
+    Attributes:
+        alone: the next epoch is resumed with no other run in its process.
+        solitary_deaths: deaths of such epochs since the last new record.
+    """
+
+    alone: bool
+    solitary_deaths: int
+
+
+def suspicion(epochs: Mapping[int, Epoch], recorded_epochs: Iterable[int]) -> Suspicion:
+    """The crash-loop rule: only takeovers without a new record count.
+
+    Args:
+        epochs: claims so far, not yet counting the one about to be made.
+        recorded_epochs: the epochs that recorded anything, attempts included.
+    """
+    last_fruitful = max(recorded_epochs, default=0)
+    deaths = 0
+    solitary = 0
+    for number in sorted(epochs, reverse=True):
+        claim = epochs[number]
+        if claim.why != "takeover" or number <= last_fruitful:
+            break
+        deaths += 1
+        solitary += claim.alone
+    return Suspicion(alone=deaths >= 1, solitary_deaths=solitary)

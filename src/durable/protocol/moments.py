@@ -1,0 +1,11 @@
+"""The times that stand in names: UTC, fixed width, so that byte order is time order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def stamp(seconds: float) -> str:
+    """Seconds since the epoch as `2026-11-29T19:04:43.123Z`."""
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,169 @@
+"""Object names: built and parsed here and nowhere else.
+
+Whatever a user may type (run ids, queue names, step names, keys) is percent-encoded one-to-one
+before it becomes part of a name, so two ids never share an object and none leaves its folder.
+All names are relative to the store's prefix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from durable.errors import InvalidId
+
+ID_BYTES_MAX = 200  # after encoding; leaves room under GCS's 1,024 bytes for the rest of a name
+SCOPE_BYTES_MAX = 300  # longer scope paths become a hash; the full path is in the record
+
+
+def encode_part(text: str, *, safe: str = ".") -> str:
+    """One user-made part of an object name, percent-encoded one-to-one."""
+    return quote(text, safe=safe)
+
+
+def check_id(text: str, *, what: str = "run id") -> str:
+    """The encoded form of an id.
+
+    Raises:
+        InvalidId: it is empty, `.`, `..`, over 200 bytes once encoded, or has control characters.
+    """
+    if not isinstance(text, str):
+        raise InvalidId(f"the {what} must be a string, not {type(text).__name__}")
+    if not text:
+        raise InvalidId(f"the {what} is empty")
+    if text in {".", ".."}:
+        raise InvalidId(f"{text!r} cannot be a {what}")
+    if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text):
+        raise InvalidId(f"the {what} {text!r} has control characters")
+    try:
+        encoded = encode_part(text)
+    except UnicodeEncodeError as e:
+        raise InvalidId(f"the {what} {text!r} is not valid Unicode") from e
+    if len(encoded) > ID_BYTES_MAX:
+        raise InvalidId(
+            f"the {what} {text[:40]!r}... takes {len(encoded)} bytes once encoded; "
+            f"at most {ID_BYTES_MAX} fit"
+        )
+    return encoded
+
+
+def run_hash(run: str) -> str:
+    """First 8 hex digits of SHA-256 of the run id: spreads markers over the key space."""
+    return hashlib.sha256(run.encode()).hexdigest()[:8]
+
+
+# -- a run's folder ------------------------------------------------------------------------------
+
+
+def run_folder(run: str) -> str:
+    return f"runs/{encode_part(run)}/"
+
+
+def start(run: str) -> str:
+    # Instances are hex, so `start` sorts after them: a list of the folder reads it last,
+    # which is the order that deciding from facts asks for.
+    return f"{run_folder(run)}start"
+
+
+def instance_folder(run: str, instance: str) -> str:
+    return f"{run_folder(run)}{instance}/"
+
+
+def step(run: str, instance: str, path: str) -> str:
+    return f"{instance_folder(run, instance)}steps/{path_part(path)}"
+
+
+def attempt(run: str, instance: str, path: str, number: int) -> str:
+    return f"{instance_folder(run, instance)}attempts/{path_part(path)}/{number}"
+
+
+def epoch(run: str, instance: str, number: int) -> str:
+    return f"{instance_folder(run, instance)}epochs/{number}"
+
+
+def result(run: str, instance: str) -> str:
+    return f"{instance_folder(run, instance)}result"
+
+
+def path_part(path: str) -> str:
+    """A call's path as it stands in names: long scopes are hashed, the last part is kept."""
+    if len(path) <= SCOPE_BYTES_MAX:
+        return path
+    digest = hashlib.sha256(path.encode()).hexdigest()[:32]
+    last = path.rsplit("/", 1)[-1]
+    return f"~{digest}/{last}" if len(last) <= SCOPE_BYTES_MAX else f"~{digest}"
+
+
+class Fact(NamedTuple):
+    """What an object of a run's folder is: its instance, its kind and the rest of its name."""
+
+    instance: str
+    kind: str
+    rest: str
+
+
+def parse_fact(run: str, name: str) -> Fact | None:
+    """The fact an object of this run's folder holds; None for `start` and for strangers."""
+    folder = run_folder(run)
+    if not name.startswith(folder):
+        return None
+    parts = name[len(folder) :].split("/", 2)
+    if len(parts) < 2:
+        return None
+    return Fact(parts[0], parts[1], parts[2] if len(parts) == 3 else "")
+
+
+# -- hints and registers -------------------------------------------------------------------------
+
+
+def marker_folder(queue: str) -> str:
+    return f"live/{encode_part(queue)}/"
+
+
+def marker(queue: str, run: str) -> str:
+    return f"{marker_folder(queue)}{run_hash(run)}-{encode_part(run)}"
+
+
+def marker_run(name: str) -> str:
+    """The run id in a marker's name."""
+    return unquote(name.rsplit("/", 1)[-1].split("-", 1)[1])
+
+
+def attention_folder(queue: str) -> str:
+    return f"attention/{encode_part(queue)}/"
+
+
+def attention(queue: str, run: str) -> str:
+    return f"{attention_folder(queue)}{encode_part(run)}"
+
+
+def history(ended: str, run: str) -> str:
+    """`ended` is the recorded end in UTC, `2026-11-29T19:04:43.123Z`."""
+    day, clock = ended.split("T")
+    return f"history/{day}/{clock[:2]}/{ended}-{encode_part(run)}"
+
+
+WORKERS = "workers/"
+PRESENCE = "presence/"
+
+
+def worker(worker_id: str) -> str:
+    return f"{WORKERS}{worker_id}"
+
+
+def presence(worker_id: str) -> str:
+    return f"{PRESENCE}{worker_id}"
+
+
+def queue_bell(queue: str) -> str:
+    return f"bells/queue-{encode_part(queue)}"
+
+
+def worker_bell(worker_id: str) -> str:
+    return f"bells/worker-{worker_id}"
+
+
+def last_part(name: str) -> str:
+    """The decoded last part of a name."""
+    return unquote(name.rsplit("/", 1)[-1])

@@ -1,0 +1,187 @@
+"""What the objects hold: readable JSON, one struct per kind.
+
+Evolution: fields are only ever added, with a default; unknown fields are ignored on reading; a
+field never changes its meaning. `nonce` is the write's own mark (promise P8) and stands in the
+object's metadata too. Times are seconds since the epoch, UTC, by the store's clock.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from durable.protocol.failures import Failure
+
+Status = Literal["completed", "failed", "cancelled"]
+
+
+class Start(msgspec.Struct, omit_defaults=True):
+    """`runs/<run>/start`: which instance an id means now, and what it was asked to do."""
+
+    workflow: str
+    input: msgspec.Raw  # values.encode_call: {"args": [...], "kwargs": {...}}
+    instance: str
+    nonce: str
+    queue: str = "default"
+    version: str = ""
+    tags: dict[str, str] = {}
+    created: float = 0.0
+    tombstone: bool = False
+
+
+class Step(msgspec.Struct, omit_defaults=True):
+    """`steps/<path>`: the outcome of one durable call."""
+
+    path: str
+    name: str
+    outcome: Literal["value", "error", "cancelled", "abandoned"]
+    epoch: int
+    n: int  # order among the records of this epoch's owner
+    nonce: str
+    time: float
+    kind: str = "step"
+    digest: str = ""  # digests.of_call; empty: not compared
+    value: msgspec.Raw | UnsetType = UNSET  # values.encode
+    failure: Failure | None = None
+    attempt: int = 1
+
+
+class Attempt(msgspec.Struct, omit_defaults=True):
+    """`attempts/<path>/<n>`: the n-th attempt failed; the next is due at `due`."""
+
+    path: str
+    attempt: int
+    failure: Failure
+    due: float
+    nonce: str
+    time: float
+    epoch: int = 0
+
+
+class Epoch(msgspec.Struct, omit_defaults=True):
+    """`epochs/<n>`: the run has a new owner.
+
+    `seen` tells what the new owner's list contained of each earlier epoch: the highest order
+    number and the numbers missing below it. `alone`: resumed with no other run in its process.
+    """
+
+    epoch: int
+    worker: str
+    label: str
+    why: Literal["wake", "takeover", "drain", "late"]
+    nonce: str
+    time: float
+    seen: dict[str, Seen] = {}
+    alone: bool = False
+
+
+class Seen(msgspec.Struct, array_like=True):
+    highest: int
+    holes: list[int]
+
+
+class Result(msgspec.Struct, omit_defaults=True):
+    """`result`: the outcome of the instance. Once it exists, the instance is over."""
+
+    status: Status
+    nonce: str
+    epoch: int
+    time: float
+    value: msgspec.Raw | UnsetType = UNSET
+    failure: Failure | None = None
+
+
+class Marker(msgspec.Struct, omit_defaults=True):
+    """`live/<queue>/<hash8>-<run>`: the run needs a worker, or has one.
+
+    `holder` is a worker id and `owner` the token of that take; both empty: unowned.
+    `request` is the whole start request, so that a worker can create a missing `start`.
+    `flagged`: the run has an attention hint, to be removed with the marker.
+    """
+
+    run: str
+    instance: str
+    workflow: str
+    nonce: str
+    queue: str = "default"
+    version: str = ""
+    holder: str = ""
+    owner: str = ""
+    why: Literal["start", "wake", "takeover", "drain"] = "start"
+    flagged: bool = False
+    request: Start | None = None
+
+
+class Lease(msgspec.Struct, omit_defaults=True):
+    """`workers/<id>`: a worker's lease, standing for every run it holds.
+
+    `ttl` and `margin` in seconds. `lock_file` with `boot` lets a neighbour on the same host
+    prove the holder's death (see durable.runtime.locks).
+    """
+
+    worker: str
+    ttl: float
+    margin: float
+    nonce: str
+    label: str = ""
+    pid: int = 0
+    boot: str = ""
+    lock_file: str = ""
+    queues: list[str] = []
+    workflows: list[str] = []
+    state: Literal["alive", "dead"] = "alive"
+
+
+class Presence(msgspec.Struct, omit_defaults=True):
+    """`presence/<id>`: shown once a minute by every worker; never judged as a lease."""
+
+    worker: str
+    nonce: str
+    label: str = ""
+    pid: int = 0
+    queues: list[str] = []
+    workflows: list[str] = []
+    runs: int = 0
+
+
+class Attention(msgspec.Struct, omit_defaults=True):
+    """`attention/<queue>/<run>`: parked for a human or for other code.
+
+    `tried`: the code versions that have been woken for it, each once.
+    """
+
+    run: str
+    instance: str
+    workflow: str
+    reason: str
+    message: str
+    nonce: str
+    time: float
+    hint: str = ""
+    path: str = ""
+    recorded: str = ""
+    asked: str = ""
+    tried: list[str] = []
+
+
+class History(msgspec.Struct, omit_defaults=True):
+    """`history/<day>/<hour>/<time>-<run>`: a finished run, for lists and search."""
+
+    run: str
+    instance: str
+    workflow: str
+    status: Status
+    started: float
+    ended: float
+    nonce: str
+    tags: dict[str, str] = {}
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """A record as the JSON that its object's body holds."""
+    return _encode(record)

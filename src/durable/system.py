@@ -1,0 +1,69 @@
+"""The machine underneath: its clocks and its chance. The only reader of either.
+
+Everything above takes a `System`, so that tests and the simulator own time and chance.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# CLOCK_BOOTTIME counts suspend, CLOCK_MONOTONIC on Linux does not; on macOS CLOCK_MONOTONIC does.
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _boot_seconds() -> float:
+    return time.clock_gettime(_BOOT_CLOCK)
+
+
+def _token() -> str:
+    return secrets.token_urlsafe(12)
+
+
+@dataclass(frozen=True)
+class System:
+    """Clocks and chance of one process.
+
+    Attributes:
+        boot: seconds on a clock that never jumps and counts suspend; differences only.
+        wall: seconds since the epoch, UTC, as this machine believes it. Never compared with
+            another machine's.
+        token: a fresh random string of 96 bits, URL-safe.
+        uniform: a random float between two bounds, for jitter.
+    """
+
+    boot: Callable[[], float] = _boot_seconds
+    wall: Callable[[], float] = time.time
+    token: Callable[[], str] = _token
+    uniform: Callable[[float, float], float] = random.uniform
+
+
+def boot_id() -> str:
+    """An id of this boot of the machine; another value after a reboot."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        # macOS and others: the moment of boot, to the minute, tells one boot from the next.
+        return f"boot-{round((time.time() - _boot_seconds()) / 60)}"
+
+
+def process_id() -> int:
+    """This process's id, for people."""
+    return os.getpid()
+
+
+def label() -> str:
+    """A name for people: host and process id. Never compared to decide anything."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def thread_id() -> int:
+    """The identity of the calling thread."""
+    return threading.get_ident()

@@ -1,0 +1,119 @@
+"""Whether and when a failed attempt is followed by another."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from durable.errors import (
+    DurableError,
+    Fatal,
+    InvalidArguments,
+    NotInWorkflow,
+    RunCancelled,
+    StoreUnavailable,
+    UnencodableResult,
+)
+from durable.protocol.retries import GiveUp, Retry, RetryIn, decide
+
+
+class Declined(Fatal):
+    """A user's fatal error."""
+
+
+class Unknown(AttributeError):
+    """A user's error derived from one that is never retried."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(), OSError(), KeyError(), Exception(), DurableError("x"), StoreUnavailable("x"),
+     TimeoutError(), RuntimeError(), RecursionError(), ExceptionGroup("g", [ValueError()])],
+    ids=repr,
+)  # fmt: skip
+def test_retried(error: Exception) -> None:
+    """Errors that may pass are retried until the attempts are used up."""
+    assert isinstance(decide(Retry(), 1, error, uniform=0.5), RetryIn)
+    assert isinstance(decide(Retry(), 2, error, uniform=0.5), RetryIn)
+    assert decide(Retry(), 3, error, uniform=0.5) == GiveUp("attempt 3 of 3 failed")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TypeError(), AttributeError(), NameError(), UnboundLocalError(), ImportError(),
+     ModuleNotFoundError(), SyntaxError(), IndentationError(), NotImplementedError(),
+     AssertionError(), Fatal("x"), Declined("x"), Unknown(), UnencodableResult("x"),
+     InvalidArguments("x"), NotInWorkflow("x"), KeyboardInterrupt(), SystemExit(),
+     asyncio.CancelledError(), RunCancelled(), GeneratorExit(),
+     ExceptionGroup("g", [ValueError(), ExceptionGroup("h", [TypeError()])]),
+     BaseExceptionGroup("g", [ValueError(), KeyboardInterrupt()])],
+    ids=repr,
+)  # fmt: skip
+def test_never_retried(error: BaseException) -> None:
+    """Errors that show a fault in the code, and those that are not errors, end the call at once."""
+    assert isinstance(decide(Retry(attempts=100), 1, error, uniform=0.5), GiveUp)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "longest"),
+    [(1, 1.0), (2, 2.0), (3, 4.0), (6, 32.0), (7, 60.0), (8, 60.0), (5000, 60.0)],
+)
+def test_waits(attempt: int, longest: float) -> None:
+    """The longest wait doubles up to the cap; the wait is drawn evenly below it."""
+    policy = Retry(attempts=10_000)
+
+    for uniform in (0.0, 0.25, 1.0):
+        decision = decide(policy, attempt, ValueError(), uniform=uniform)
+        assert decision == RetryIn(longest * uniform)
+
+
+def test_one_attempt() -> None:
+    """One attempt means no retry."""
+    assert decide(Retry(attempts=1), 1, ValueError(), uniform=0) == GiveUp("attempt 1 of 1 failed")
+
+
+def test_retry_on() -> None:
+    """Only what is listed is retried, also what by default is not; `Fatal` stays fatal."""
+    policy = Retry(retry_on=(OSError, TypeError, Fatal))
+
+    assert isinstance(decide(policy, 1, ConnectionError(), uniform=0), RetryIn)
+    assert isinstance(decide(policy, 1, TypeError(), uniform=0), RetryIn)
+    assert isinstance(decide(policy, 1, ValueError(), uniform=0), GiveUp)
+    assert isinstance(decide(policy, 1, Declined("x"), uniform=0), GiveUp)
+
+
+def test_stop_on() -> None:
+    """What is listed is not retried, subclasses and members of groups included."""
+    policy = Retry(stop_on=(OSError,))
+
+    assert decide(policy, 1, ConnectionError(), uniform=0) == GiveUp(
+        "ConnectionError is not retried"
+    )
+    group = ExceptionGroup("g", [ValueError(), OSError()])
+    assert isinstance(decide(policy, 1, group, uniform=0), GiveUp)
+    assert isinstance(decide(policy, 1, ValueError(), uniform=0), RetryIn)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"attempts": 0}, {"attempts": 2.5}, {"attempts": True}, {"first": -1}, {"factor": 0.5},
+     {"max": float("nan")}, {"max": float("inf")}, {"first": "1s"}],
+    ids=repr,
+)  # fmt: skip
+def test_bad_policy(options: dict[str, Any]) -> None:
+    """A policy with a value out of range is refused when it is made, naming the option."""
+    from durable.errors import UsageError
+
+    with pytest.raises(UsageError, match=next(iter(options))):
+        Retry(**options)
+
+
+def test_policy_is_fixed() -> None:
+    """A policy is a value: it cannot be changed, and equal ones are equal."""
+    assert Retry() == Retry(attempts=3, first=1.0, factor=2.0, max=60.0)
+    with pytest.raises(AttributeError):
+        Retry().attempts = 5  # type: ignore[misc]
+    assert msgspec.structs.replace(Retry(), attempts=5).attempts == 5
