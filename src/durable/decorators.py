@@ -1,0 +1,378 @@
+"""`@workflow` and `@step`: ordinary functions made durable, their signatures kept.
+
+A decorated function called outside a run is the plain function. Inside a run a step call is
+recorded. Options never mix with the function's own arguments: `charge.options(key="A")(order)`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+import anyio.to_thread
+import msgspec
+
+from durable.errors import InvalidDefinition, NotInWorkflow, UsageError
+from durable.protocol import values
+from durable.protocol.names import check_id
+from durable.protocol.retries import Retry
+from durable.runtime.branches import inline
+from durable.runtime.calls import Call
+from durable.runtime.definitions import Definition, StepDefinition, WorkflowDefinition
+from durable.runtime.scopes import Scope, calling_scope
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+Awaited = Coroutine[Any, Any, R]
+
+_registry: dict[tuple[type[Definition], str], Definition] = {}
+
+
+class Durable(Generic[P, R]):
+    """What steps and workflows have in common: the plain function and its name."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.__wrapped__ = definition.fn
+        self.__name__ = getattr(definition.fn, "__name__", definition.name)
+        self.__qualname__ = getattr(definition.fn, "__qualname__", definition.name)
+        self.__module__ = definition.fn.__module__
+        self.__doc__ = definition.fn.__doc__
+
+    @property
+    def name(self) -> str:
+        """The name it is recorded under."""
+        return self.definition.name
+
+    def __repr__(self) -> str:
+        return f"<durable {type(self).__name__} {self.name}>"
+
+
+class StepFunction(Durable[P, R]):
+    """A step: `await f.call(...)` from async code, whatever the function is."""
+
+    definition: StepDefinition
+    _key: str | None = None
+
+    def options(self, *, key: str | None = None, attempts: int | None = None) -> typing.Self:
+        """The same step with other options for the calls made through it.
+
+        Args:
+            key: names the call `name=key` instead of counting it, so that it keeps its record
+                when calls before it come and go. One key may be used once in a scope.
+            attempts: how often the body is tried in all.
+        """
+        other = copy.copy(self)
+        if key is not None:
+            check_id(key, what="key")
+            other._key = key
+        if attempts is not None:
+            retry = _with_attempts(self.definition.retry, attempts)
+            other.definition = dataclasses.replace(self.definition, retry=retry)
+        return other
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
+        """A call to await: recorded inside a run, the plain function outside."""
+        scope = calling_scope(f"step {self.name!r}")
+        if scope is None:
+            return cast("Awaited[R]", _plain(self.definition, args, kwargs))
+        return Call(scope, self.definition, args, dict(kwargs), self._key)
+
+
+class AsyncStep(StepFunction[P, R]):
+    """An `async def` step: `await f(...)`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
+        return self.call(*args, **kwargs)
+
+
+class SyncStep(StepFunction[P, R]):
+    """A step that is an ordinary function: in a sync workflow simply called."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        scope = calling_scope(f"step {self.name!r}")
+        if scope is None:
+            return cast("R", self.definition.fn(*args, **kwargs))
+        _only_in_threads(scope, self.name, "step")
+        call: Call[R] = Call(scope, self.definition, args, dict(kwargs), self._key)
+        return scope.execution.from_thread(scope, lambda: call)
+
+
+class WorkflowFunction(Durable[P, R]):
+    """A workflow: start it through a client, or call it inside another to run it inline."""
+
+    definition: WorkflowDefinition
+    run_id: str | None = None
+    tags: Mapping[str, str] = {}
+
+    def options(
+        self,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> typing.Self:
+        """The same workflow with options for the runs started through it.
+
+        Args:
+            id: the run's id; starting the same id again returns the same run.
+            queue: where workers look for it.
+            tags: text shown in lists.
+        """
+        other = copy.copy(self)
+        if id is not None:
+            check_id(id)
+            other.run_id = id
+        if queue is not None:
+            check_id(queue, what="queue")
+            other.definition = dataclasses.replace(self.definition, queue=queue)
+        if tags is not None:
+            other.tags = dict(tags)
+        return other
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
+        """Run it inline, in a scope of its own, as part of the run that calls it."""
+        scope = calling_scope(f"workflow {self.name!r}")
+        if scope is None:
+            return cast("Awaited[R]", _plain(self.definition, args, kwargs))
+        path = scope.reserve(self.name)
+        return cast("Awaited[R]", inline(scope, path, self.definition, args, dict(kwargs)))
+
+
+class AsyncWorkflow(WorkflowFunction[P, R]):
+    """An `async def` workflow."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
+        return self.call(*args, **kwargs)
+
+
+class SyncWorkflow(WorkflowFunction[P, R]):
+    """A workflow that is an ordinary function: it runs in a thread, its steps block."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        scope = calling_scope(f"workflow {self.name!r}")
+        if scope is None:
+            return cast("R", self.definition.fn(*args, **kwargs))
+        _only_in_threads(scope, self.name, "workflow")
+        path = scope.reserve(self.name)
+        child = Scope(scope.execution, f"{path}/", scope)
+        with child.entered():
+            value = cast("R", self.definition.fn(*args, **kwargs))
+        scope.finished(path)
+        return value
+
+
+class StepDecorator(Protocol):
+    """`@step(...)` with options."""
+
+    # A coroutine function also fits the second overload; the first match counts.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncStep[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> SyncStep[P, R]: ...
+
+
+class WorkflowDecorator(Protocol):
+    """`@workflow(...)` with options."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncWorkflow[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
+
+
+@overload
+def step(  # type: ignore[overload-overlap]
+    fn: Callable[P, Coroutine[Any, Any, R]], /
+) -> AsyncStep[P, R]: ...
+@overload
+def step(fn: Callable[P, R], /) -> SyncStep[P, R]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    attempts: int | None = None,
+    retry: Retry | None = None,
+    check_args: bool = True,
+) -> StepDecorator: ...
+def step(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    attempts: int | None = None,
+    retry: Retry | None = None,
+    check_args: bool = True,
+) -> Any:
+    """Make a function a step: its output is recorded once per call and never computed again.
+
+    The body runs at least once; the recorded output is exactly-once.
+
+    Args:
+        name: recorded instead of the function's `__qualname__`; needed for lambdas and locals.
+        attempts: how often the body is tried in all, with back-off between; default 3.
+        retry: the whole retry policy.
+        check_args: compare the arguments with the recorded ones on replay; a difference means
+            that the code has changed under the run, which then needs attention.
+
+    Raises:
+        InvalidDefinition: the function cannot be a step.
+    """
+
+    def decorate(fn: Callable[..., Any]) -> StepFunction[Any, Any]:
+        policy = retry or Retry()
+        if attempts is not None:
+            policy = _with_attempts(policy, attempts)
+        definition = StepDefinition(
+            **_describe(fn, name, "step"), retry=policy, check_args=check_args
+        )
+        _register(definition)
+        return AsyncStep(definition) if definition.is_async else SyncStep(definition)
+
+    return decorate if fn is None else decorate(fn)
+
+
+@overload
+def workflow(  # type: ignore[overload-overlap]
+    fn: Callable[P, Coroutine[Any, Any, R]], /
+) -> AsyncWorkflow[P, R]: ...
+@overload
+def workflow(fn: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
+@overload
+def workflow(*, name: str | None = None, queue: str = "default") -> WorkflowDecorator: ...
+def workflow(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    queue: str = "default",
+) -> Any:
+    """Make a function a workflow: a run of it survives the death of any process.
+
+    On every resumption the function runs again from the top; calls with a recorded outcome
+    return it. So between its durable calls it must do the same each time.
+
+    Args:
+        name: recorded instead of the function's `__qualname__`; needed for lambdas and locals.
+        queue: where workers look for its runs.
+
+    Raises:
+        InvalidDefinition: the function cannot be a workflow.
+    """
+
+    def decorate(fn: Callable[..., Any]) -> WorkflowFunction[Any, Any]:
+        check_id(queue, what="queue")
+        definition = WorkflowDefinition(**_describe(fn, name, "workflow"), queue=queue)
+        _register(definition)
+        return AsyncWorkflow(definition) if definition.is_async else SyncWorkflow(definition)
+
+    return decorate if fn is None else decorate(fn)
+
+
+def workflows() -> dict[str, WorkflowDefinition]:
+    """Every workflow decorated in this process, by name."""
+    return {d.name: d for d in _registry.values() if isinstance(d, WorkflowDefinition)}
+
+
+# -- at decoration --------------------------------------------------------------------------------
+
+
+def _describe(fn: Callable[..., Any], name: str | None, what: str) -> dict[str, Any]:
+    if not hasattr(fn, "__code__"):
+        raise InvalidDefinition(f"@{what} takes a function, not {type(fn).__name__}")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise InvalidDefinition(
+            f"{fn.__qualname__} is a generator function, which cannot be a {what}: "
+            "its progress between two yields cannot be recorded",
+            hint="return a list, or make each item a step of its own",
+        )
+    if name is None:
+        name = fn.__qualname__
+        if "<lambda>" in name or "<locals>" in name:
+            raise InvalidDefinition(
+                f"{name} has no name that stays the same",
+                hint=f'give it one: @{what}(name="...")',
+            )
+    check_id(name, what=f"name of a {what}")
+    signature = inspect.signature(fn)
+    hints = _hints(fn)
+    for parameter, annotation in hints.items():
+        # The arguments of a step are not stored: a client or a session is a fine argument.
+        if what == "workflow" or parameter == "return":
+            values.check_annotation(annotation, f"{parameter!r} of {what} {name}")
+    return {
+        "name": name,
+        "fn": fn,
+        "signature": signature,
+        "hints": hints,
+        "is_async": inspect.iscoroutinefunction(fn),
+    }
+
+
+def _hints(fn: Callable[..., Any]) -> dict[str, object]:
+    try:
+        return typing.get_type_hints(fn, include_extras=True)
+    except NameError as e:
+        raise InvalidDefinition(
+            f"an annotation of {fn.__qualname__} does not resolve: {e}",
+            hint="import the name at run time, not only under TYPE_CHECKING",
+        ) from e
+
+
+def _register(definition: Definition) -> None:
+    key = (type(definition), definition.name)
+    other = _registry.get(key)
+    if other is not None and not _same_source(other.fn, definition.fn):
+        kind = "workflows" if isinstance(definition, WorkflowDefinition) else "steps"
+        raise InvalidDefinition(
+            f"two {kind} are named {definition.name!r}: {_where(other.fn)} "
+            f"and {_where(definition.fn)}",
+            hint='give one of them another name: name="..."',
+        )
+    _registry[key] = definition
+
+
+def _same_source(a: Callable[..., Any], b: Callable[..., Any]) -> bool:
+    """A module loaded twice defines the same function twice; so does a notebook cell."""
+    one, two = a.__code__, b.__code__
+    if two.co_filename.startswith("<"):
+        return True
+    return (one.co_filename, one.co_firstlineno) == (two.co_filename, two.co_firstlineno)
+
+
+def _where(fn: Callable[..., Any]) -> str:
+    return f"{fn.__code__.co_filename}:{fn.__code__.co_firstlineno}"
+
+
+def _with_attempts(retry: Retry, attempts: int) -> Retry:
+    if attempts < 1:
+        raise UsageError(f"attempts={attempts}: a step is tried at least once")
+    return msgspec.structs.replace(retry, attempts=attempts)
+
+
+# -- at the call ----------------------------------------------------------------------------------
+
+
+async def _plain(definition: Definition, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if definition.is_async:
+        return await definition.fn(*args, **kwargs)
+    return await anyio.to_thread.run_sync(lambda: definition.fn(*args, **kwargs))
+
+
+def _only_in_threads(scope: Scope, name: str, what: str) -> None:
+    if scope.owner > 0:
+        raise NotInWorkflow(
+            f"sync {what} {name!r} was called bare in an async workflow, where it would block "
+            "the event loop",
+            hint=f"write `await {name}.call(...)`",
+        )

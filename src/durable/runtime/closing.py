@@ -1,0 +1,54 @@
+"""Why an execution ended: values, not exceptions, because its owner acts on each differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from durable.errors import StoreError
+from durable.protocol.failures import Failure
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The workflow function returned or raised: an outcome to record."""
+
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A human or other code must decide; nothing is recorded (see records.Attention)."""
+
+    reason: str
+    message: str
+    hint: str = ""
+    path: str = ""
+    recorded: str = ""
+    asked: str = ""
+
+
+@dataclass(frozen=True)
+class LateRecord:
+    """A dead owner's record landed after this owner's list: list again under a new epoch."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Interrupted from outside; the run goes on elsewhere.
+
+    `why`: `drain`, `lease` (lost), `store` (a write was refused for good: `error`), `cancelled`
+    (whatever ran the worker was cancelled), `broken` (a fault of durable itself), `replayed` (a
+    replay reached the end of the record).
+    """
+
+    why: str
+    path: str = ""
+    error: StoreError | None = None
+
+
+Closing = Finished | Attention | LateRecord | Stopped

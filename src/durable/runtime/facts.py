@@ -1,0 +1,153 @@
+"""The facts of a run: one list of its folder, and what that list says.
+
+Whoever decides from facts reads the folder first and `start` after the last page. `start` sorts
+behind every instance (instances are hex), so one list of a small folder is both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import anyio
+import msgspec
+
+from durable.protocol import names
+from durable.protocol.journal import Journal, build
+from durable.protocol.records import Attempt, Epoch, Result, Start, Step
+from durable.store import Store, Stored
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+READS_AT_ONCE = 16  # gets of records too large for a list
+
+_start = msgspec.json.Decoder(Start)
+_step = msgspec.json.Decoder(Step)
+_attempt = msgspec.json.Decoder(Attempt)
+_epoch = msgspec.json.Decoder(Epoch)
+_result = msgspec.json.Decoder(Result)
+
+
+class CorruptFact(Exception):
+    """An object of the run's folder is not what its name says."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"object {name!r} is damaged or foreign: {why}")
+        self.name = name
+
+
+@dataclass
+class Facts:
+    """What the store holds of the instance that `start` names.
+
+    `fresh`: nothing but `start` is there, so nobody has owned the run yet.
+    """
+
+    start: Start
+    fresh: bool = True
+    steps: list[Step] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    epochs: list[Epoch] = field(default_factory=list)
+    result: Result | None = None
+
+    def journal(self) -> Journal:
+        return build(self.steps, self.attempts, self.epochs)
+
+    def recorded_epochs(self) -> set[int]:
+        """The epochs in which anything was recorded."""
+        return {step.epoch for step in self.steps} | {attempt.epoch for attempt in self.attempts}
+
+
+def decode_start(stored: Stored) -> Start:
+    """The `start` record.
+
+    Raises:
+        CorruptFact: it is not one.
+    """
+    return _decode(stored, _start.decode)
+
+
+def decode_result(stored: Stored) -> Result:
+    """The `result` record.
+
+    Raises:
+        CorruptFact: it is not one.
+    """
+    return _decode(stored, _result.decode)
+
+
+async def read_start(store: Store, run: str) -> Start | None:
+    """The run's `start` alone; None if the id is unknown.
+
+    Raises:
+        CorruptFact: it is not one.
+    """
+    stored = await store.read(names.start(run))
+    return None if stored is None else decode_start(stored)
+
+
+async def load(store: Store, run: str) -> Facts | None:
+    """The facts of the run's present instance; None if there is no `start`.
+
+    Raises:
+        CorruptFact: an object cannot be what its name says.
+    """
+    listed: list[Stored] = []
+    stored_start: Stored | None = None
+    start_name = names.start(run)
+    async for stored in store.list(names.run_folder(run)):
+        if stored.name == start_name:
+            stored_start = stored
+        else:
+            listed.append(stored)
+    if stored_start is None or stored_start.body is None:
+        stored_start = await store.read(start_name)
+    if stored_start is None:
+        return None
+    facts = Facts(decode_start(stored_start), fresh=not listed)
+    mine = names.instance_folder(run, facts.start.instance)
+    for stored in await _with_bodies(store, [s for s in listed if s.name.startswith(mine)]):
+        _add(facts, run, stored)
+    return facts
+
+
+def _add(facts: Facts, run: str, stored: Stored) -> None:
+    fact = names.parse_fact(run, stored.name)
+    match fact.kind if fact else "":
+        case "steps":
+            facts.steps.append(_decode(stored, _step.decode))
+        case "attempts":
+            facts.attempts.append(_decode(stored, _attempt.decode))
+        case "epochs":
+            facts.epochs.append(_decode(stored, _epoch.decode))
+        case "result":
+            facts.result = _decode(stored, _result.decode)
+        case _:
+            raise CorruptFact(stored.name, "no object of that name belongs in a run's folder")
+
+
+async def _with_bodies(store: Store, listed: list[Stored]) -> list[Stored]:
+    """The same objects, each with its body: the large ones are read, some at a time."""
+    found = list(listed)
+    limit = anyio.CapacityLimiter(READS_AT_ONCE)
+
+    async def fill(index: int) -> None:
+        async with limit:
+            stored = await store.read(found[index].name)
+        if stored is not None:
+            found[index] = stored
+
+    large = [i for i, stored in enumerate(found) if stored.body is None]
+    if large:
+        async with anyio.create_task_group() as tasks:
+            for index in large:
+                tasks.start_soon(fill, index)
+    return [stored for stored in found if stored.body is not None]
+
+
+def _decode(stored: Stored, decode: Callable[[bytes], R]) -> R:
+    try:
+        return decode(stored.body or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        raise CorruptFact(stored.name, str(e)) from e

@@ -1,0 +1,310 @@
+"""What a worker holds: the runs it has taken, under one lease."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import anyio
+import anyio.abc
+
+from durable.errors import StoreError
+from durable.protocol import names, records
+from durable.protocol.records import Marker, Start
+from durable.runtime import markers
+from durable.runtime.closing import Stopped
+from durable.runtime.definitions import Workflows
+from durable.runtime.identity import Identity, Options
+from durable.runtime.markers import Held
+from durable.runtime.runner import Runner, Why, Work
+from durable.runtime.solitude import Solitude
+from durable.store import Refused, Store, Stored, Written
+
+log = logging.getLogger("durable")
+
+UNWIND_TIMEOUT = 2.0  # seconds to give runs back after the grace
+
+
+class Holdings:
+    """Takes runs and carries them, as many as there is room for.
+
+    Args:
+        on_change: called when a place became free or the lease was lost: look for work.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        workflows: Workflows,
+        options: Options,
+        *,
+        tasks: anyio.abc.TaskGroup,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.runners: dict[str, Runner] = {}
+        self.idle_since = store.system.boot()
+        self._store = store
+        self._system = store.system
+        self._workflows = workflows
+        self._options = options
+        self._tasks = tasks
+        self._on_change = on_change
+        self._open = True
+        self._solitude = Solitude()
+        self._taking: set[str] = set()
+        self._backlog: list[Stored] = []
+        self._changed = anyio.Event()
+        self._leasing = anyio.Lock()
+        self.identity = self._new_identity()
+
+    def _new_identity(self) -> Identity:
+        return Identity(
+            self._store, self._workflows, self._options,
+            tasks=self._tasks, on_lost=self._on_lost, describe_running=self._describe_running,
+        )  # fmt: skip
+
+    def _describe_running(self) -> str:
+        executions = [(run, r.execution) for run, r in list(self.runners.items()) if r.execution]
+        paths = [f"{path} of run {run!r}" for run, e in executions for path in list(e.running)]
+        return ", ".join(paths)
+
+    def _on_lost(self, reason: str) -> None:
+        if self.identity.over:
+            return
+        lost = self.identity
+        log.warning("worker %s lost its lease (%s): its runs go on elsewhere", lost.id, reason)
+        for runner in list(self.runners.values()):
+            runner.stop(Stopped("lease"))
+        lost.end()
+        if self._open:
+            self.identity = self._new_identity()
+        self._on_change()
+
+    # -- room -------------------------------------------------------------------------------------
+
+    def serves(self, workflow: str) -> bool:
+        """Whether the code of this workflow is here."""
+        return workflow in self._workflows
+
+    def has(self, run: str) -> bool:
+        """Whether this run is carried here, or about to be."""
+        return run in self.runners or run in self._taking
+
+    @property
+    def room(self) -> int:
+        """How many more runs may be taken."""
+        if not self._open or self._solitude.closed:
+            return 0
+        return max(0, self._options.concurrency - len(self.runners) - len(self._taking))
+
+    def is_empty(self) -> bool:
+        """Whether nothing is carried and nothing is about to be."""
+        return not self.runners and not self._taking
+
+    async def changed(self) -> None:
+        """Wait until a run was taken or ended."""
+        await self._changed.wait()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    # -- taking -----------------------------------------------------------------------------------
+
+    async def take_all(self, unowned: list[Stored], of_the_dead: list[Stored]) -> None:
+        """Take what there is room for; the rest of the unowned is kept for the next free place."""
+        room = self.room
+        self._backlog = unowned[room:]
+        async with anyio.create_task_group() as tasks:
+            for stored in unowned[:room]:
+                tasks.start_soon(self.take, stored)
+            for stored in of_the_dead[: max(0, room - len(unowned))]:
+                tasks.start_soon(self.take, stored, "takeover")
+
+    @property
+    def left_over(self) -> int:
+        """How many unowned runs the last list showed that there was no room for."""
+        return len(self._backlog)
+
+    async def take(self, stored: Stored, why: Why | None = None) -> bool:
+        """Try to become this marker's holder and carry its run; False: not taken."""
+        run = names.marker_run(stored.name)
+        if self.has(run) or not self.room or not self.serves(stored.meta.get("workflow", "")):
+            return False
+        identity = await self._lease(run)
+        try:
+            full = stored if stored.body is not None else await self._store.read(stored.name)
+            if full is None or full.generation != stored.generation or not self._open:
+                return False
+            marker = markers.decode(full)
+            held = await markers.take(
+                self._store, full, marker,
+                holder=identity.id, owner=self._system.token(), nonce=self._system.token(),
+            )  # fmt: skip
+            if held is None:
+                return False
+            self._begin(identity, held, why or _why(marker))
+            return True
+        finally:
+            self._taking.discard(run)
+            self._tell()
+
+    async def start_here(self, run: str, start: Start) -> Written | Refused:
+        """Start a run and hold it at once: marker and `start` are created side by side.
+
+        Returns what became of `start`. If both are known ours at the first attempt the run is
+        fresh, and nothing needs to be read.
+        """
+        identity = await self._lease(run)
+        try:
+            marker = markers.for_start(run, start, holder=identity.id, owner=self._system.token())
+            answers: dict[str, Written | Refused] = {}
+
+            async def create_start() -> None:
+                name, body = names.start(run), records.encode(start)
+                answers["start"] = await self._store.create(name, body, nonce=start.nonce)
+
+            async def create_marker() -> None:
+                answers["marker"] = await markers.create(self._store, marker)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(create_start)
+                tasks.start_soon(create_marker)
+            mine = answers["marker"]
+            if isinstance(mine, Written):
+                fresh = all(isinstance(a, Written) and a.first for a in answers.values())
+                held = Held(marker, mine.generation, marker.nonce, fresh, first=True)
+                self._begin(identity, held, "wake")
+            return answers["start"]
+        finally:
+            self._taking.discard(run)
+            self._tell()
+
+    async def _lease(self, run: str) -> Identity:
+        """The lease is acknowledged before anything is taken under it."""
+        # Before the first wait: while anything is being taken, `drain` keeps the lease.
+        self._taking.add(run)
+        try:
+            async with self._leasing:
+                # Closed: nothing is carried any more, so no lease is needed either.
+                while self._open:
+                    identity = self.identity
+                    if await identity.keeper.acquire():
+                        return identity
+                    if identity is self.identity:  # the loss has not been reported yet
+                        self._on_lost(identity.keeper.lost)
+                return self.identity
+        except BaseException:
+            self._taking.discard(run)
+            self._tell()
+            raise
+
+    def _begin(self, identity: Identity, held: Held, why: Why) -> None:
+        run = held.marker.run
+        runner = Runner(
+            around=identity.around, workflows=self._workflows, worker=identity.id,
+            label=self._options.label, version=self._options.version, solitude=self._solitude,
+            spawn=self._spawn, spawn_leased=lambda work: self._spawn_leased(identity, work),
+            held=held, why=why,
+        )  # fmt: skip
+        self.runners[run] = runner
+        self._solitude.runs.add(run)
+        if identity.over:
+            runner.stop(Stopped("lease"))
+        elif not self._open:
+            runner.drain()
+        self._tasks.start_soon(self._carry, identity, runner)
+
+    # -- carrying ---------------------------------------------------------------------------------
+
+    async def _carry(self, identity: Identity, runner: Runner) -> None:
+        try:
+            await identity.leased(runner.carry)
+        except StoreError as e:
+            runner.fail(e)
+            log.warning("run %r stops here: %s", runner.run, e.message)
+        finally:
+            if self.runners.get(runner.run) is runner:
+                del self.runners[runner.run]
+            self._solitude.leave(runner.run)
+            self.idle_since = self._system.boot()
+            self._tell()
+            self._refill()
+
+    def _refill(self) -> None:
+        """A place is free: take from what the last list left over, without another list."""
+        if self._backlog and self.room:
+            self._tasks.start_soon(self._take_next, self._backlog.pop(0))
+        else:
+            self._on_change()
+
+    async def _take_next(self, stored: Stored) -> None:
+        try:
+            taken = await self.take(stored)
+        except StoreError as e:
+            log.warning("could not take a run: %s", e.message)
+            taken = False
+        if not taken:
+            self._refill()
+
+    def _spawn(self, work: Work) -> None:
+        self._tasks.start_soon(work)
+
+    def _spawn_leased(self, identity: Identity, work: Work) -> None:
+        async def leased() -> None:
+            try:
+                await identity.leased(work)
+            except StoreError as e:
+                # Only clean-up is done this way; whoever lists the marker does it again.
+                log.warning("clean-up is left to the next list: %s", e.message)
+            self._tell()
+            self._on_change()  # a marker has gone: that may have been the last
+
+        self._tasks.start_soon(leased)
+
+    # -- letting go -------------------------------------------------------------------------------
+
+    async def learn_touched(self) -> None:
+        """Somebody touched a marker of ours: learn its present generation."""
+        for runner in list(self.runners.values()):
+            stored = await self._store.read(runner.held.name)
+            if stored is not None:
+                markers.refresh(runner.held, stored)
+
+    async def release_idle_lease(self) -> None:
+        """Without runs no lease is needed; kept for a ttl, since a name is not rewritten often."""
+        idle = self._system.boot() - self.idle_since
+        if idle < self._options.terms.ttl or not self.is_empty():
+            return
+        async with self._leasing:
+            if self.is_empty() and not self.identity.busy:
+                await self.identity.keeper.release()
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self._open = False
+        self._backlog.clear()
+
+    async def drain(self) -> None:
+        """Give back what is held: at once, or after the grace where a body is in flight."""
+        self.close()
+        for runner in list(self.runners.values()):
+            runner.drain()
+        with anyio.move_on_after(self._options.grace):
+            await self._until(self.is_empty)
+        for runner in list(self.runners.values()):
+            runner.stop(Stopped("drain"))
+        with anyio.move_on_after(UNWIND_TIMEOUT):
+            await self._until(lambda: self.is_empty() and not self.identity.busy)
+        with anyio.move_on_after(UNWIND_TIMEOUT):
+            async with self._leasing:
+                await self.identity.keeper.release()
+        self.identity.end()
+
+    async def _until(self, true: Callable[[], bool]) -> None:
+        while not true():
+            await self._changed.wait()
+
+
+def _why(marker: Marker) -> Why:
+    return "wake" if marker.why == "start" else marker.why

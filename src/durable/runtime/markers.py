@@ -1,0 +1,208 @@
+"""Markers: `live/<queue>/<hash8>-<run>` says that a run needs a worker, or has one.
+
+A run's lease is the pair (marker names the holder and its owner token; the holder's lease is
+alive). Every change is a compare-and-swap. Two rules keep wake-ups from being lost:
+
+- *Wake*: the fact first; then create the marker; if one is there, touch it (the same record
+  under a fresh nonce). If the touch is refused, somebody changed the marker after our fact.
+- *Let go*: know the marker's generation; then look at everything that could matter; then
+  delete by that generation. So whatever was touched since is looked at again.
+
+Nobody but the holder deletes a marker, and only after a fact other than `start` is in the
+run's folder.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from durable.protocol import names, records
+from durable.protocol.records import Marker, Start
+from durable.store import Refused, Store, Stored, Written
+
+log = logging.getLogger("durable")
+
+_decoder = msgspec.json.Decoder(Marker)
+
+
+@dataclass
+class Held:
+    """A marker that names us. `generation` moves when others touch it; the holder decides.
+
+    Attributes:
+        writers: the nonces of its last writers, for the next replacement.
+        fresh: we created it and `start`, both acknowledged at the first attempt.
+        first: nobody held the run before us. Whoever did may have begun without a trace, and be
+            at it still, so an empty folder alone does not make ours the first epoch.
+    """
+
+    marker: Marker
+    generation: int
+    writers: str
+    fresh: bool = False
+    first: bool = False
+
+    @property
+    def name(self) -> str:
+        return names.marker(self.marker.queue, self.marker.run)
+
+
+def for_start(run: str, start: Start, *, holder: str = "", owner: str = "") -> Marker:
+    """The marker of a new run; held at once when it is to run in this process."""
+    return Marker(
+        run=run,
+        instance=start.instance,
+        workflow=start.workflow,
+        nonce=start.nonce,
+        queue=start.queue,
+        version=start.version,
+        holder=holder,
+        owner=owner,
+        request=start,
+    )
+
+
+async def create(store: Store, marker: Marker) -> Written | Refused:
+    """Create the marker unless the run has one."""
+    return await store.create(
+        names.marker(marker.queue, marker.run),
+        records.encode(marker),
+        nonce=marker.nonce,
+        meta=_meta(marker),
+    )
+
+
+async def read(store: Store, queue: str, run: str) -> tuple[Stored, Marker] | None:
+    """The marker as it stands now.
+
+    Raises:
+        msgspec.DecodeError: something else stands under that name.
+    """
+    stored = await store.read(names.marker(queue, run))
+    return None if stored is None else (stored, decode(stored))
+
+
+def decode(stored: Stored) -> Marker:
+    """The record in a marker's body, which must have been read or listed with it."""
+    return _decoder.decode(stored.body or b"")
+
+
+async def take(
+    store: Store, stored: Stored, marker: Marker, *, holder: str, owner: str, nonce: str
+) -> Held | None:
+    """Become the holder of that generation of the marker; None: somebody else was quicker.
+
+    The holder's lease must be acknowledged before.
+    """
+    mine = msgspec.structs.replace(marker, holder=holder, owner=owner, nonce=nonce)
+    written = await _replace(store, stored, mine)
+    if isinstance(written, Refused):
+        return None
+    first = not marker.holder and marker.why == "start"
+    return Held(mine, written.generation, _writers(stored, nonce), first=first)
+
+
+async def give_back(store: Store, held: Held, *, nonce: Callable[[], str]) -> None:
+    """Make the run unowned, so that another worker takes it at once (drain)."""
+    while True:
+        mark = nonce()
+        unowned = msgspec.structs.replace(
+            held.marker, holder="", owner="", nonce=mark, why="drain", request=None
+        )
+        written = await store.replace(
+            held.name,
+            held.generation,
+            records.encode(unowned),
+            nonce=mark,
+            earlier=held.writers,
+            meta=_meta(unowned),
+        )
+        if isinstance(written, Written) or not _still_mine(written.current, held):
+            return
+
+
+async def let_go(store: Store, held: Held, look: Callable[[], Awaitable[bool]]) -> bool:
+    """Delete the marker; True if it is ours no more, False if a look found something to do.
+
+    The caller has looked at the facts since it learned `held.generation`. If the marker was
+    touched since, `look()` says whether there is something new.
+    """
+    while not await store.delete(held.name, held.generation):
+        if not _still_mine(await store.read(held.name), held):
+            return True
+        if await look():
+            return False
+    return True
+
+
+async def wake(
+    store: Store, run: str, start: Start, *, flagged: bool = False, nonce: Callable[[], str]
+) -> None:
+    """Make sure that somebody looks at the run after this moment; then ring."""
+    while True:
+        mark = nonce()
+        fresh = msgspec.structs.replace(
+            for_start(run, start), nonce=mark, why="wake", flagged=flagged
+        )
+        written = await create(store, fresh)
+        if isinstance(written, Written):
+            return await ring(store, names.queue_bell(start.queue), nonce())
+        current = written.current
+        if current is None:
+            continue
+        marker = msgspec.structs.replace(decode(current), nonce=mark)
+        touched = await _replace(store, current, marker)
+        if isinstance(touched, Written) or touched.current is not None:
+            bell = names.worker_bell(marker.holder) if marker.holder else None
+            return await ring(store, bell or names.queue_bell(start.queue), nonce())
+
+
+async def replace_unowned(store: Store, stored: Stored, marker: Marker) -> bool:
+    """Put an unowned marker in the place of a dead holder's; False: somebody was quicker."""
+    return isinstance(await _replace(store, stored, marker), Written)
+
+
+async def ring(store: Store, bell: str, nonce: str) -> None:
+    """Say that there is something new. A bell that rings already is enough."""
+    await store.create(bell, b"{}", nonce=nonce, read_back=False)
+
+
+def refresh(held: Held, stored: Stored) -> bool:
+    """Adopt the present generation of a marker that others may touch; False: not ours now."""
+    return _still_mine(stored, held)
+
+
+def _still_mine(stored: Stored | None, held: Held) -> bool:
+    if stored is None or stored.meta.get("owner") != held.marker.owner:
+        return False
+    held.generation = stored.generation
+    held.writers = stored.meta.get("nonce", "")
+    return True
+
+
+async def _replace(store: Store, stored: Stored, marker: Marker) -> Written | Refused:
+    return await store.replace(
+        stored.name,
+        stored.generation,
+        records.encode(marker),
+        nonce=marker.nonce,
+        earlier=stored.meta.get("nonce", ""),
+        owner=marker.owner or None,
+        meta=_meta(marker),
+    )
+
+
+def _writers(stored: Stored, nonce: str) -> str:
+    return f"{nonce} {stored.meta.get('nonce', '')}".strip()
+
+
+def _meta(marker: Marker) -> dict[str, str]:
+    """What a list must tell even when the body is too large to come with it."""
+    meta = {"workflow": marker.workflow, "instance": marker.instance}
+    if marker.holder:
+        meta |= {"holder": marker.holder, "owner": marker.owner}
+    return meta

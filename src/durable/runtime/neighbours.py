@@ -1,0 +1,78 @@
+"""Looking after other workers, so that a dead one is noticed soon and cheaply.
+
+Each worker watches the three before it in the circle of sorted ids, by one get when their lease
+would have run out, and tries the lock files of workers on its own host once a second, which
+costs no store call. What nobody watched, the slow list of the queue finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from durable.protocol import names
+from durable.runtime.sweeper import Sweeper, decode_lease
+from durable.store import Store, Stored
+
+WATCHED = 3
+
+
+class Neighbours:
+    """The leases of other workers, as last seen.
+
+    Args:
+        own_id: the id under which this worker works at present.
+        named: the holders that markers named when they were last listed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        sweeper: Sweeper,
+        *,
+        own_id: Callable[[], str],
+        named: Callable[[], set[str]],
+    ) -> None:
+        self._store = store
+        self._sweeper = sweeper
+        self._own_id = own_id
+        self._named = named
+        self._leases: dict[str, Stored] = {}
+        self._list_at = 0.0
+
+    async def look(self) -> bool:
+        """Whether anybody was found dead, and fenced, just now."""
+        boot = self._store.system.boot
+        if boot() >= self._list_at:
+            await self._list()
+            self._list_at = boot() + self._store.pace.slow
+        watched = self._watched()
+        dead = False
+        for worker, stored in list(self._leases.items()):
+            if await self._is_dead(worker, stored, by_age=worker in watched):
+                del self._leases[worker]
+                dead = True
+        return dead
+
+    async def _list(self) -> None:
+        listed = [stored async for stored in self._store.list(names.WORKERS)]
+        await self._sweeper.tidy(listed, self._named())
+        alive = [stored for stored in listed if decode_lease(stored).state == "alive"]
+        self._leases = {names.last_part(stored.name): stored for stored in alive}
+
+    async def _is_dead(self, worker: str, stored: Stored, *, by_age: bool) -> bool:
+        if worker == self._own_id():
+            return False
+        lease = decode_lease(stored)
+        if by_age and self._store.now() > stored.updated + lease.ttl + lease.margin:
+            current = await self._store.read(stored.name)
+            if current is None:
+                return True
+            self._leases[worker] = current
+            return await self._sweeper.judge(current)
+        return await self._sweeper.judge_by_lock(stored, lease)
+
+    def _watched(self) -> set[str]:
+        """The three before us in the circle of sorted ids."""
+        ids = sorted({*self._leases, self._own_id()})
+        place = ids.index(self._own_id())
+        return {ids[(place - i) % len(ids)] for i in range(1, WATCHED + 1)}

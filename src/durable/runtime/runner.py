@@ -1,0 +1,287 @@
+"""One held run, from the take to the moment its marker is let go."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from durable.errors import StoreError
+from durable.protocol import moments, names, records, values
+from durable.protocol.journal import Journal, seen, suspicion
+from durable.protocol.records import Epoch, History, Result
+from durable.runtime import markers
+from durable.runtime.closing import Attention, Finished, LateRecord, Stopped
+from durable.runtime.definitions import WorkflowDefinition, Workflows
+from durable.runtime.execution import Execution, Progress, Surroundings
+from durable.runtime.facts import CorruptFact, Facts, decode_result, load
+from durable.runtime.flags import flag, unflag
+from durable.runtime.markers import Held
+from durable.runtime.solitude import Solitude
+from durable.store import Refused
+
+log = logging.getLogger("durable")
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+Why = Literal["wake", "takeover", "drain", "late"]
+
+SOLITARY_DEATHS_MAX = 5  # then the run needs attention: it kills whatever resumes it
+
+
+@dataclass(kw_only=True)
+class Runner:
+    """Carries one run that this worker holds.
+
+    Attributes:
+        worker: the id under which the worker holds its lease.
+        version: the code version that stands in attention hints.
+        spawn: starts a task of the worker.
+        spawn_leased: the same for work that must end with the lease.
+    """
+
+    around: Surroundings
+    workflows: Workflows
+    worker: str
+    label: str
+    version: str
+    solitude: Solitude
+    spawn: Callable[[Work], None]
+    spawn_leased: Callable[[Work], None]
+    held: Held
+    why: Why
+    execution: Execution | None = None
+    result: Result | None = None
+    refusal: Stopped | None = None  # the store refused a write for good
+    attention: Attention | None = None
+    _stop: Stopped | None = None
+    _draining: bool = False
+
+    @property
+    def run(self) -> str:
+        return self.held.marker.run
+
+    def stop(self, why: Stopped) -> None:
+        """Unwind now; nothing is recorded."""
+        self._stop = self._stop or why
+        self.solitude.changed()
+        if self.execution is not None:
+            self.execution.close(why)
+
+    def fail(self, error: StoreError) -> None:
+        """The store refused what must be written."""
+        self.refusal = Stopped("store", error=error)
+        self.stop(self.refusal)
+
+    def drain(self) -> None:
+        """Stop as soon as no body is in flight; no further body starts."""
+        self._draining = True
+        self.solitude.changed()
+        if self.execution is not None:
+            self.execution.drain()
+
+    async def carry(self) -> None:
+        """Until the run has ended, is parked, or is somebody else's."""
+        try:
+            while not await self._carry_once():
+                pass
+        finally:
+            self.solitude.leave(self.run)
+
+    async def _carry_once(self) -> bool:
+        """One epoch; True when the run is off our hands."""
+        try:
+            facts = await self._facts()
+        except CorruptFact as e:
+            return await self._park(
+                None, Attention("corrupt", f"run {self.run!r}: {e}", hint=_CORRUPT_HINT)
+            )
+        if facts.result is not None:
+            return await self._finish(facts, facts.result)
+        definition = self.workflows.get(facts.start.workflow)
+        if definition is None or self._is_leaving():
+            return await self._give_back()
+        return await self._execute(facts, definition)
+
+    # -- before -----------------------------------------------------------------------------------
+
+    async def _facts(self) -> Facts:
+        """What is recorded; a missing `start` is created from the marker's request."""
+        marker, store = self.held.marker, self.around.store
+        if self.held.fresh and marker.request is not None:
+            self.held.fresh = False
+            return Facts(marker.request)
+        while (facts := await load(store, self.run)) is None:
+            if marker.request is None:
+                raise CorruptFact(names.start(self.run), "it is missing")
+            body = records.encode(marker.request)
+            await store.create(names.start(self.run), body, nonce=marker.request.nonce)
+        return facts
+
+    async def _epoch(self, facts: Facts, journal: Journal) -> int | Attention | None:
+        """Claim the next epoch; None: the worker was stopped while the run waited to be alone.
+
+        Without a claim it is the first, if nothing but `start` is there and nobody held the run
+        before. An earlier holder may have begun and recorded nothing yet: it was the first.
+        """
+        if facts.fresh and self.held.first:
+            return 1
+        alone = False
+        if self.why == "takeover":
+            doubt = suspicion(journal.epochs, facts.recorded_epochs())
+            if doubt.solitary_deaths >= SOLITARY_DEATHS_MAX:
+                return Attention("crash-loop", _crash_loop(self.run, doubt.solitary_deaths))
+            if doubt.alone:
+                alone = True
+                if not await self.solitude.wait_alone(self.run, self._is_leaving):
+                    return None
+        number = max(journal.epochs, default=1) + 1
+        while True:
+            claim = Epoch(
+                epoch=number, worker=self.worker, label=self.label, why=self.why,
+                nonce=self._token(), time=self._now(), seen=seen(facts.steps), alone=alone,
+            )  # fmt: skip
+            name = names.epoch(self.run, facts.start.instance, number)
+            body = records.encode(claim)
+            if not isinstance(
+                await self.around.store.create(name, body, nonce=claim.nonce), Refused
+            ):
+                return number
+            number += 1
+
+    # -- during -----------------------------------------------------------------------------------
+
+    async def _execute(self, facts: Facts, definition: WorkflowDefinition) -> bool:
+        try:
+            args, kwargs = values.decode_call(
+                facts.start.input, definition.signature, definition.hints
+            )
+        except values.Undecodable as e:
+            message = f"the input of run {self.run!r} does not fit {definition.name!r}: {e}"
+            return await self._park(facts, Attention("undecodable", message))
+        journal = facts.journal()
+        epoch = await self._epoch(facts, journal)
+        if isinstance(epoch, Attention):
+            return await self._park(facts, epoch)
+        if epoch is None:
+            return await self._give_back()
+        self.execution = Execution(
+            around=dataclasses.replace(self.around, observe=self._observe),
+            definition=definition, run_id=self.run, instance=facts.start.instance,
+            epoch=epoch, journal=journal, args=args, kwargs=kwargs,
+        )  # fmt: skip
+        if self._stop is not None:
+            self.execution.close(self._stop)
+        elif self._draining:
+            self.execution.drain()
+        self.spawn(self.execution.run_to_end)
+        await self.execution.ended.wait()
+        return await self._act_on(facts, epoch)
+
+    def _is_leaving(self) -> bool:
+        return self._draining or self._stop is not None
+
+    def _observe(self, run: str, progress: Progress) -> None:
+        if progress.kind in {"record", "retry"}:
+            self.solitude.end(run)
+        self.around.observe(run, progress)
+
+    async def _act_on(self, facts: Facts, epoch: int) -> bool:
+        assert self.execution is not None
+        match self.execution.closing:
+            case Finished() as finished:
+                return await self._finish(facts, await self._record(facts, epoch, finished))
+            case Attention() as attention:
+                return await self._park(facts, attention)
+            case LateRecord():
+                self.why = "late"
+                return False
+            case Stopped("store") as stopped:
+                self.refusal = stopped
+                log.error("run %r stops here: %s", self.run, stopped.error)
+                return await self._give_back()
+            case Stopped("drain"):
+                return await self._give_back()
+        return True
+
+    # -- after ------------------------------------------------------------------------------------
+
+    async def _record(self, facts: Facts, epoch: int, finished: Finished) -> Result:
+        result = Result(
+            status="completed" if finished.failure is None else "failed",
+            nonce=self._token(), epoch=epoch, time=self._now(),
+            value=finished.value, failure=finished.failure,
+        )  # fmt: skip
+        name = names.result(self.run, facts.start.instance)
+        body = records.encode(result)
+        written = await self.around.store.create(name, body, nonce=result.nonce)
+        if isinstance(written, Refused) and written.current is not None:
+            return decode_result(written.current)
+        return result
+
+    async def _finish(self, facts: Facts, result: Result) -> bool:
+        """What an ended run still owes; each part is idempotent and redone by whoever comes."""
+        start, store = facts.start, self.around.store
+        self.result = result
+        entry = History(
+            run=self.run, instance=start.instance, workflow=start.workflow, status=result.status,
+            started=start.created, ended=result.time, nonce=self._token(), tags=start.tags,
+        )  # fmt: skip
+        name = names.history(moments.stamp(result.time), self.run)
+        await store.create(name, records.encode(entry), nonce=entry.nonce)
+        if self.held.marker.flagged:
+            await unflag(store, start.queue, self.run)
+        self.spawn_leased(self._delete_marker)
+        return True
+
+    async def _delete_marker(self) -> None:
+        """Not waited for: deletes of one name are limited to one a second in a bucket."""
+
+        async def look() -> bool:
+            facts = await load(self.around.store, self.run)
+            return facts is not None and facts.result is None
+
+        if not await markers.let_go(self.around.store, self.held, look):
+            await self._give_back()
+
+    async def _park(self, facts: Facts | None, attention: Attention) -> bool:
+        """The run needs a human or other code: say so, then let the marker go."""
+        store, marker = self.around.store, self.held.marker
+        log.warning("run %r needs attention: %s", self.run, attention.message)
+        self.attention = attention
+        if facts is not None and facts.fresh:
+            # A marker may only go once a fact other than `start` is there.
+            claim = Epoch(1, self.worker, self.label, "wake", self._token(), self._now())
+            name = names.epoch(self.run, facts.start.instance, 1)
+            await store.create(name, records.encode(claim), nonce=claim.nonce)
+        await flag(
+            store, marker, attention, version=self.version, now=self._now(), token=self._token()
+        )
+
+        async def touched() -> bool:
+            return True  # somebody woke it for other code meanwhile
+
+        if not await markers.let_go(store, self.held, touched):
+            await self._give_back()
+        return True
+
+    async def _give_back(self) -> bool:
+        await markers.give_back(self.around.store, self.held, nonce=self.around.system.token)
+        return True
+
+    def _now(self) -> float:
+        return self.around.store.now()
+
+    def _token(self) -> str:
+        return self.around.system.token()
+
+
+_CORRUPT_HINT = "look at the object in the store; remove it if it does not belong there"
+
+
+def _crash_loop(run: str, deaths: int) -> str:
+    return (
+        f"run {run!r} was alone in {deaths} processes that died without recording anything: "
+        "one of its steps probably kills its process"
+    )

@@ -1,0 +1,141 @@
+"""Where the running code stands: in a workflow's scope, in a step's body, or outside any run.
+
+A scope belongs to one strand (a task, or a thread for sync code). A durable call is legal if the
+strand that makes it owns the scope it is made in: then its path depends on the code alone. The
+check is at the call, not at the await, so `asyncio.gather(a(1), b(2))` and
+`task_group.start_soon(a, 1)` are right, while steps inside a helper that runs as a task of its
+own are refused: which helper comes first would be chance.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from durable.errors import NotInWorkflow, UnfinishedCalls
+from durable.protocol.paths import Ordinals
+from durable.runtime.turns import strand
+
+if TYPE_CHECKING:
+    from durable.runtime.execution import Execution
+
+
+@dataclass
+class Scope:
+    """One level of the call tree.
+
+    Attributes:
+        prefix: path prefix of the calls made here; empty for the root.
+        owner: the strand that may make calls here; 0 until the strand has begun.
+        decided: a framework decision closed this branch; its calls record nothing more.
+        unfinished: paths of calls made here that have no outcome yet.
+    """
+
+    execution: Execution
+    prefix: str
+    parent: Scope | None = None
+    owner: int = 0
+    decided: bool = False
+    unfinished: dict[str, None] = field(default_factory=dict)
+    ordinals: Ordinals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ordinals = Ordinals(self.prefix)
+
+    def is_decided(self) -> bool:
+        """Whether a decision closed this branch or one around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope.decided:
+                return True
+            scope = scope.parent
+        return False
+
+    def reserve(self, name: str, key: str | None = None) -> str:
+        """The path of a call of `name` made here now."""
+        path = self.ordinals.path(name, key)
+        self.unfinished[path] = None
+        return path
+
+    def finished(self, path: str) -> None:
+        self.unfinished.pop(path, None)
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make this strand the owner; at exit by return every call must have finished."""
+        self.owner = strand()
+        token = here.set(self)
+        try:
+            yield
+        finally:
+            here.reset(token)
+        if self.unfinished:
+            calls = ", ".join(sorted(self.unfinished))
+            raise UnfinishedCalls(
+                f"run {self.execution.run!r} left {self.describe()} while these calls were "
+                f"never awaited or had not finished: {calls}",
+                hint="await each durable call, or the task that wraps it, before returning",
+            )
+
+    def describe(self) -> str:
+        return f"branch {self.prefix.rstrip('/')!r}" if self.prefix else "the workflow function"
+
+
+@dataclass(frozen=True)
+class Current:
+    """What a step's body may know about itself; see `durable.current`.
+
+    Attributes:
+        run_id: the run's id.
+        workflow: the workflow's name.
+        attempt: 1 for the first attempt of this step.
+        epoch: the run's fencing token: higher than that of every earlier owner of the run. Pass
+            it to an outside system that rejects lower ones.
+        idempotency_key: the same for every attempt of this call, on whatever worker, and for no
+            other call: pass it to outside systems that drop repeated requests.
+    """
+
+    run_id: str
+    workflow: str
+    attempt: int
+    epoch: int
+    idempotency_key: str
+
+
+here: ContextVar[Scope | Current | None] = ContextVar("durable.here", default=None)
+
+
+def current() -> Current:
+    """The step or workflow that is running.
+
+    Raises:
+        NotInWorkflow: nothing durable is running here.
+    """
+    place = here.get()
+    if isinstance(place, Current):
+        return place
+    if isinstance(place, Scope):
+        return place.execution.current()
+    raise NotInWorkflow("current() was called outside a workflow and outside a step")
+
+
+def calling_scope(what: str) -> Scope | None:
+    """The scope in which a call is being made; None outside a run and inside a step's body.
+
+    Raises:
+        NotInWorkflow: the strand does not own the scope.
+    """
+    place = here.get()
+    if not isinstance(place, Scope):
+        return None
+    if place.owner != strand():
+        raise NotInWorkflow(
+            f"{what} was called in a task or thread that run {place.execution.run!r} did not "
+            f"start, inside {place.describe()}: its place in the order of calls would be chance",
+            hint="make the call in the workflow's own task, or run the helpers by "
+            "`durable.gather(helper(1), helper(2))` or `durable.map(helper, items)`",
+        )
+    return place

@@ -1,0 +1,138 @@
+"""Dead holders: found, fenced, and their runs made takeable.
+
+Order matters (and has a model): the marker is read first, then its holder's lease. Absent or
+`dead` is takeable, judged before any age. A lease older than its own stored ttl and margin is
+fenced first, by CAS to `dead`; so is one whose holder is provably gone. Only then is the marker
+taken, by CAS on the generation that was read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from durable.protocol import leases, names, records
+from durable.protocol.records import Lease, Marker
+from durable.runtime import locks, markers
+from durable.store import Refused, Store, Stored
+from durable.system import boot_id
+
+log = logging.getLogger("durable")
+
+_decoder = msgspec.json.Decoder(Lease)
+
+Proof = Literal["boot", "lock", "ttl"]  # what told that a holder is dead
+
+DEAD_KEPT_TTLS = 10  # a dead lease is deleted when no marker has named it for so many ttl
+
+
+def decode_lease(stored: Stored) -> Lease:
+    """The record in a lease's body."""
+    return _decoder.decode(stored.body or b"")
+
+
+@dataclass(kw_only=True)
+class Sweeper:
+    """Judges holders, one at a time.
+
+    Attributes:
+        runtime_folder: where this process can see lock files of workers on its host.
+    """
+
+    store: Store
+    runtime_folder: Path | None
+
+    async def takeable(self, holder: str) -> bool:
+        """Whether runs of this holder may be taken; fences it if that needs doing."""
+        stored = await self.store.read(names.worker(holder))
+        return stored is None or await self.judge(stored)
+
+    async def judge(self, stored: Stored) -> bool:
+        """The same for a lease that was just read or listed."""
+        lease = decode_lease(stored)
+        if lease.state == "dead":
+            return True
+        if self._of_another_boot(lease):
+            return await self._fence(stored, lease, "boot")
+        if leases.expired(stored.updated, self.store.now(), lease):
+            return await self._fence(stored, lease, "ttl")
+        return await self.judge_by_lock(stored, lease)
+
+    async def judge_by_lock(self, stored: Stored, lease: Lease) -> bool:
+        """Fence a holder whose lock file proves that it is dead; no store call otherwise."""
+        if self.runtime_folder is None or lease.state == "dead":
+            return False
+        proof = locks.prove_dead(self.runtime_folder, lease, boot_id())
+        if proof is None:
+            return False
+        with proof:
+            fenced = await self._fence(stored, lease, "lock")
+            if fenced:
+                proof.done()
+        return fenced
+
+    def _of_another_boot(self, lease: Lease) -> bool:
+        """An embedded store lives on one machine: leases of an earlier boot are dead."""
+        return bool(self.store.backend.boot) and lease.boot != self.store.backend.boot
+
+    async def _fence(self, stored: Stored, lease: Lease, proof: Proof) -> bool:
+        mark = self.store.system.token()
+        dead = msgspec.structs.replace(lease, state="dead", nonce=mark)
+        written = await self.store.replace(
+            stored.name,
+            stored.generation,
+            records.encode(dead),
+            nonce=mark,
+            earlier=stored.meta.get("nonce", ""),
+        )
+        if isinstance(written, Refused):
+            # It renewed, or somebody else fenced it, or it left.
+            return written.current is None or decode_lease(written.current).state == "dead"
+        log.info("worker %s (%s) is dead (%s): fenced", lease.worker, lease.label, proof)
+        return True
+
+    async def tidy(self, listed: Iterable[Stored], named: set[str]) -> None:
+        """Delete dead leases that no marker has named for long."""
+        for stored in listed:
+            lease = decode_lease(stored)
+            age = self.store.now() - stored.updated
+            if lease.state == "dead" and lease.worker not in named:
+                if age > DEAD_KEPT_TTLS * lease.ttl:
+                    await self.store.delete(stored.name, stored.generation)
+
+
+async def sweep(sweeper: Sweeper, queue: str) -> list[str]:
+    """One pass over a queue: runs of dead holders become unowned. Executes nothing.
+
+    Returns:
+        The ids of the runs that any worker may take now.
+    """
+    store, system = sweeper.store, sweeper.store.system
+    verdicts: dict[str, bool] = {}
+    freed: list[str] = []
+    async for stored in store.list(names.marker_folder(queue)):
+        holder = stored.meta.get("holder", "")
+        if not holder:
+            continue
+        if holder not in verdicts:
+            verdicts[holder] = await sweeper.takeable(holder)
+        if verdicts[holder] and await _free(store, stored, system.token()):
+            freed.append(names.marker_run(stored.name))
+    if freed:
+        await markers.ring(store, names.queue_bell(queue), system.token())
+    return freed
+
+
+async def _free(store: Store, stored: Stored, nonce: str) -> bool:
+    full = stored if stored.body is not None else await store.read(stored.name)
+    if full is None or full.generation != stored.generation:
+        return False
+    marker: Marker = msgspec.structs.replace(
+        markers.decode(full), holder="", owner="", why="takeover", nonce=nonce
+    )
+    return await markers.replace_unowned(store, full, marker)

@@ -1,0 +1,194 @@
+"""A worker: finds runs that need one, carries them, and takes over from the dead.
+
+One lease stands for every run it holds. Losing it is a cancel scope: all its runs unwind at
+once, nothing is recorded, and the worker goes on under a new random id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.abc
+
+from durable.errors import StoreError
+from durable.protocol import names, records
+from durable.protocol.records import Presence, Start
+from durable.runtime import markers
+from durable.runtime.definitions import Workflows
+from durable.runtime.finder import Finder
+from durable.runtime.holdings import Holdings
+from durable.runtime.identity import Options
+from durable.runtime.neighbours import Neighbours
+from durable.runtime.runner import Runner
+from durable.runtime.sweeper import Sweeper
+from durable.store import Refused, Store, Written
+
+log = logging.getLogger("durable")
+
+PRESENCE_PERIOD = 60.0  # seconds
+PROBE_PERIOD = 1.0  # seconds between looks at lock files of workers on this host
+
+
+class Worker:
+    """See the module's docstring.
+
+    Args:
+        store: where the runs are. Its patience bounds what is done without holding a run.
+        workflows: what it can run, by name.
+    """
+
+    def __init__(self, store: Store, workflows: Workflows, options: Options | None = None) -> None:
+        self.store = store
+        self.workflows = workflows
+        self.options = options or Options()
+        self._stopping = anyio.Event()
+        self._nudge = anyio.Event()
+        self._until_idle = False
+        self._presence = 0  # generation of our presence object
+        self._sweeper = Sweeper(store=store, runtime_folder=self.options.runtime_folder)
+        self._holdings: Holdings
+        self._finder: Finder
+
+    @property
+    def id(self) -> str:
+        """The random id it works under at present."""
+        return self._holdings.identity.id
+
+    @property
+    def runners(self) -> dict[str, Runner]:
+        """The runs it carries, by id."""
+        return self._holdings.runners
+
+    # -- life -------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        *,
+        until_idle: bool = False,
+        polling: bool = True,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Work until `stop()`, or until nothing is left to do.
+
+        Args:
+            until_idle: return when no run of its queues needs a worker any more.
+            polling: False only carries what it is handed by `start_here` and `pursue`.
+        """
+        self._until_idle = until_idle
+        async with anyio.create_task_group() as tasks:
+            self._holdings = Holdings(
+                self.store, self.workflows, self.options, tasks=tasks, on_change=self._on_change
+            )
+            self._finder = Finder(self.store, self._sweeper, self._holdings, self.options)
+            neighbours = Neighbours(
+                self.store, self._sweeper, own_id=lambda: self.id, named=lambda: self._finder.named
+            )
+            if polling:
+                tasks.start_soon(self._repeat, self.store.pace.bell, self._poll)
+                tasks.start_soon(self._repeat, PRESENCE_PERIOD, self._show_presence)
+                tasks.start_soon(self._repeat, PROBE_PERIOD, self._watch, neighbours)
+            tasks.start_soon(self._repeat, PROBE_PERIOD, self._holdings.release_idle_lease)
+            tasks.start_soon(self._repeat, self.store.pace.bell, self._finder.answer_own_bell)
+            task_status.started()
+            try:
+                await self._stopping.wait()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._holdings.drain()
+                    await self._hide_presence()
+            tasks.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """Drain: take nothing more, give back what is held, then return from `run`."""
+        self._holdings.close()
+        self._stopping.set()
+
+    def nudge(self) -> None:
+        """Look for work now."""
+        self._finder.hurry()
+        self._nudge.set()
+
+    def _on_change(self) -> None:
+        if self._until_idle or self._holdings.left_over:
+            self.nudge()
+
+    async def _repeat(
+        self, pause: float, work: Callable[..., Awaitable[None]], *args: object
+    ) -> None:
+        """Do it for ever; a store that fails is asked again, one warning for each outage."""
+        warned = False
+        while True:
+            try:
+                await work(*args)
+                warned = False
+            except StoreError as e:
+                if not warned:
+                    log.warning("the store does not answer: %s", e.message)
+                warned = True
+            with anyio.move_on_after(pause * self.store.system.uniform(0.8, 1.2)):
+                if work == self._poll:
+                    await self._nudge.wait()
+                    self._nudge = anyio.Event()
+                else:
+                    await anyio.sleep_forever()
+
+    # -- what is repeated -------------------------------------------------------------------------
+
+    async def _poll(self) -> None:
+        await self._finder.look()
+        if self._until_idle and self._finder.idle and self._holdings.is_empty():
+            self.stop()
+
+    async def _watch(self, neighbours: Neighbours) -> None:
+        if await neighbours.look():
+            self.nudge()
+
+    async def _show_presence(self) -> None:
+        token = self.store.system.token()
+        record = Presence(
+            worker=self.id, nonce=token, label=self.options.label,
+            queues=list(self.options.queues), workflows=sorted(self.workflows),
+            runs=len(self.runners),
+        )  # fmt: skip
+        name, body = names.presence(self.id), records.encode(record)
+        if self._presence:
+            written = await self.store.replace(name, self._presence, body, nonce=token)
+        else:
+            written = await self.store.create(name, body, nonce=token)
+        self._presence = written.generation if isinstance(written, Written) else 0
+
+    async def _hide_presence(self) -> None:
+        if self._presence:
+            with anyio.move_on_after(PROBE_PERIOD):
+                await self.store.delete(names.presence(self.id), self._presence)
+
+    # -- one run, here ----------------------------------------------------------------------------
+
+    async def start_here(self, run: str, start: Start) -> Written | Refused:
+        """Start a run and hold it at once; what became of its `start` object."""
+        return await self._holdings.start_here(run, start)
+
+    async def pursue(self, queue: str, run: str) -> bool:
+        """Carry the run here unless somebody alive does; True when it came to a stop here.
+
+        Raises:
+            StoreError: the store refused what the run had to record.
+        """
+        if not self._holdings.has(run):
+            found = await markers.read(self.store, queue, run)
+            if found is None:
+                return False
+            stored, marker = found
+            foreign = marker.holder not in {"", self.id}
+            if foreign and not await self._sweeper.takeable(marker.holder):
+                return False
+            if not await self._holdings.take(stored, "takeover" if foreign else None):
+                return False
+        runner = self.runners.get(run)
+        while runner is not None and self.runners.get(run) is runner:
+            await self._holdings.changed()
+        if runner is not None and runner.refusal is not None and runner.refusal.error is not None:
+            raise runner.refusal.error
+        return True

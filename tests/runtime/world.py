@@ -1,0 +1,162 @@
+"""Several workers on one bucket, on the event loop's clock: started, killed, paused, woken."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import msgspec
+
+from durable.decorators import WorkflowFunction, workflows
+from durable.protocol import names, records, values
+from durable.protocol.records import Start
+from durable.runtime import facts, flags, markers
+from durable.runtime.identity import Options
+from durable.runtime.worker import Worker
+from durable.store import REMOTE_PACE, Store
+from durable.store.memory import MemoryBackend, Verb
+from durable.testing.virtual import virtual_bucket, virtual_system
+
+HOUR = 3600.0  # of virtual time
+
+
+class PausableBackend(MemoryBackend):
+    """The store as a process sees it that can be stopped: none of its calls goes out then.
+
+    It polls as a bucket is polled, which is what the promised times are about.
+    """
+
+    pace = REMOTE_PACE
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.awake = anyio.Event()
+        self.awake.set()
+
+    async def _begin(self, verb: Verb, name: str) -> Any:
+        await self.awake.wait()
+        return await super()._begin(verb, name)
+
+
+@dataclass
+class Process:
+    """A worker and the scope it lives in."""
+
+    worker: Worker
+    backend: PausableBackend
+    scope: anyio.CancelScope
+    gone: anyio.Event = field(default_factory=anyio.Event)
+
+    def kill(self) -> None:
+        """As kill -9: from now on nothing of it reaches the store."""
+        self.backend.awake = anyio.Event()
+        self.scope.cancel()
+
+    def pause(self) -> None:
+        """As SIGSTOP, for the store's eyes."""
+        self.backend.awake = anyio.Event()
+
+    def wake(self) -> None:
+        self.backend.awake.set()
+
+
+class World:
+    """The bucket and the processes around it."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
+        self.bucket = virtual_bucket()
+        self._tasks = tasks
+        self._seed = 0
+        self.system = virtual_system(999)
+        self.store = Store(MemoryBackend(self.bucket), system=self.system)
+
+    async def process(
+        self,
+        *,
+        serves: Callable[[str], bool] = lambda name: True,
+        until_idle: bool = False,
+        faults: Any = None,
+        runtime_folder: Path | None = None,
+        **options: Any,
+    ) -> Process:
+        """A new worker, running."""
+        self._seed += 1
+        backend = PausableBackend(self.bucket, faults=faults)
+        known = {name: d for name, d in workflows().items() if serves(name)}
+        worker = Worker(
+            Store(backend, system=virtual_system(self._seed)),
+            known,
+            Options(
+                renew_in_thread=False,
+                label=f"w{self._seed}",
+                runtime_folder=runtime_folder,
+                **options,
+            ),
+        )
+        process = Process(worker, backend, anyio.CancelScope())
+
+        async def live(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+            with process.scope:
+                await worker.run(until_idle=until_idle, task_status=task_status)
+            process.gone.set()
+
+        await self._tasks.start(live)
+        return process
+
+    async def start(self, run: str, workflow: WorkflowFunction[..., Any], *args: Any) -> Start:
+        """What a client does: `start` and the marker, then the bell."""
+        definition = workflow.definition
+        token = self.system.token()
+        start = Start(
+            workflow=definition.name,
+            input=msgspec.Raw(values.encode_call(definition.signature, definition.hints, args, {})),
+            instance=self.system.token(),
+            nonce=token,
+            created=self.store.now(),
+        )
+        await self.store.create(names.start(run), records.encode(start), nonce=token)
+        await markers.create(self.store, markers.for_start(run, start))
+        await markers.ring(self.store, names.queue_bell("default"), self.system.token())
+        return start
+
+    async def facts(self, run: str) -> facts.Facts:
+        found = await facts.load(self.store, run)
+        assert found is not None
+        return found
+
+    async def result(self, run: str) -> Any:
+        """Wait for the outcome: the value, or the failure's message."""
+        with anyio.fail_after(HOUR):
+            while (found := await facts.load(self.store, run)) is None or found.result is None:
+                await anyio.sleep(0.5)
+        if found.result.failure is not None:
+            return found.result.failure.message
+        assert isinstance(found.result.value, msgspec.Raw)
+        return values.decode(found.result.value)
+
+    async def attention(self, run: str) -> records.Attention:
+        with anyio.fail_after(HOUR):
+            while (hint := await flags.read(self.store, "default", run)) is None:
+                await anyio.sleep(0.5)
+        return hint
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait for a fact; fails after five virtual minutes."""
+        with anyio.fail_after(HOUR / 12):
+            while not true():
+                await anyio.sleep(0.05)
+
+    async def names(self, prefix: str = "") -> list[str]:
+        return [stored.name async for stored in self.store.list(prefix)]
+
+
+@contextlib.asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    async with anyio.create_task_group() as tasks:
+        yield World(tasks)
+        tasks.cancel_scope.cancel()
