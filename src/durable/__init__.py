@@ -1,0 +1,42 @@
+"""Durable Python workflows on nothing but a bucket.
+
+    @step
+    async def charge(order: str) -> str: ...
+
+    @workflow
+    async def checkout(order: str) -> str:
+        return await charge(order)
+
+    async with connect() as client:
+        receipt = await client.run(checkout.options(id="order-1"), "A-1")
+
+Everything else that can be raised is in `durable.errors`.
+"""
+
+from __future__ import annotations
+
+from durable import sync as sync
+from durable.client import connect as connect
+from durable.concurrency import gather as gather
+from durable.concurrency import map as map
+from durable.decorators import step as step
+from durable.decorators import workflow as workflow
+from durable.errors import Fatal as Fatal
+from durable.errors import NeedsAttention as NeedsAttention
+from durable.errors import RunCancelled as RunCancelled
+from durable.errors import RunFailed as RunFailed
+from durable.runtime.scopes import current as current
+
+__all__ = [
+    "Fatal",
+    "NeedsAttention",
+    "RunCancelled",
+    "RunFailed",
+    "connect",
+    "current",
+    "gather",
+    "map",
+    "step",
+    "sync",
+    "workflow",
+]

@@ -1,0 +1,65 @@
+"""What `run` and `start` are asked to start, read and checked before a store is opened."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from durable.cli.targets import Workflow, load_one
+from durable.client.requests import random_id
+from durable.errors import UsageError
+from durable.protocol import values
+from durable.protocol.calls import Call
+from durable.system import System
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The workflow under its options, and its arguments."""
+
+    workflow: Workflow
+    run: str
+    call: Call
+
+
+def read(arguments: argparse.Namespace) -> Asked:
+    """What the command line asks for.
+
+    Raises:
+        UsageError: it is not understood, or does not fit the workflow.
+    """
+    workflow = load_one(arguments.target)
+    definition = workflow.definition
+    run = random_id(System()) if arguments.id is None else arguments.id
+    options = workflow.options(id=run, queue=arguments.queue, tags=_tags(arguments.tag))
+    call: Call = ((), {})
+    if arguments.input is not None:
+        call = values.call_from_json(
+            _text(arguments.input), definition.signature, definition.hints, name=definition.name
+        )
+    # Encoded once here, for its errors: nothing is opened or written for a bad call.
+    values.encode_call(definition.signature, definition.hints, *call, name=definition.name)
+    return Asked(options, run, call)
+
+
+def _text(given: str) -> bytes:
+    if given == "-":
+        return sys.stdin.buffer.read()
+    if not given.startswith("@"):
+        return given.encode(errors="surrogateescape")
+    try:
+        return Path(given[1:]).read_bytes()
+    except OSError as e:
+        raise UsageError(f"the input {given} cannot be read: {e.strerror or e}") from e
+
+
+def _tags(given: list[str]) -> dict[str, str] | None:
+    tags = {}
+    for tag in given:
+        key, equals, value = tag.partition("=")
+        if not key or not equals:
+            raise UsageError(f"the tag {tag!r} is not KEY=VALUE")
+        tags[key] = value
+    return tags or None

@@ -1,0 +1,92 @@
+"""What commands print: one JSON document, or text for people.
+
+`rich` is imported only where a terminal is there to draw on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from durable.protocol import values
+
+CELL_MAX = 60  # characters of a value in a table
+_GAP = "  "
+
+
+def document(value: object) -> None:
+    """The one JSON document of a command."""
+    print(msgspec.json.encode(value).decode())
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Aligned text; drawn where standard output is a terminal."""
+    if sys.stdout.isatty():
+        _drawn(heads, rows)
+        return
+    lines = [[head.upper() for head in heads], *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+    for line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print(_GAP.join(padded).rstrip())
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> None:
+    """Names and values, one pair a line; pairs without a value are left out."""
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        if value:
+            print(f"{name.ljust(width)}{_GAP}{value}")
+
+
+def _drawn(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        drawn.add_column(head)
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))  # Text: ids may look like markup
+    Console().print(drawn)
+
+
+def short(value: object) -> str:
+    """A value as it stands in a table: one line, cut."""
+    return cut(readable(value))
+
+
+def cut(text: str) -> str:
+    """Text as it stands in a table: one line, cut."""
+    text = " ".join(text.split())
+    return text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 3]}..."
+
+
+def readable(value: object) -> str:
+    """A value as JSON; what JSON has no form for is tagged, as it is stored."""
+    return values.encode(value).decode()
+
+
+def raw(value: object) -> msgspec.Raw:
+    """The same as a part of a document."""
+    return msgspec.Raw(values.encode(value))
+
+
+def moment(seconds: float | None) -> str:
+    """A time for people: UTC, to the second."""
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def lasting(seconds: float) -> str:
+    """A length of time for people."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"

@@ -1,0 +1,155 @@
+"""The command line's grammar. Each command's module is imported when it is called for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from durable.errors import UsageError
+
+STATUSES = ("waiting", "running", "parked", "needs-attention", "completed", "failed", "cancelled")
+
+Command = Callable[[argparse.Namespace], int]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports what is wrong as every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}", hint=f"`{self.prog} --help` tells more")
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments as a namespace, with `words` and the `command` to call.
+
+    Raises:
+        UsageError: they do not fit the grammar.
+    """
+    parser = _Parser(prog="durable", description="Durable Python workflows.")
+    _common(parser, store=None, as_json=False)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for add in (
+        _run, _start, _worker, _list, _show, _result, _sweep, _workers, _replay, _demo
+    ):  # fmt: skip
+        add(commands)
+    arguments = parser.parse_args(words)
+    arguments.words = list(words)
+    return arguments
+
+
+def _common(parser: argparse.ArgumentParser, *, store: object, as_json: object) -> None:
+    parser.add_argument(
+        "--store", metavar="URL", default=store,
+        help="where the runs are; default: DURABLE_STORE, [tool.durable], .durable/durable.db",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true", default=as_json,
+        help="one JSON document on standard output, errors as one on standard error",
+    )  # fmt: skip
+
+
+def _command(
+    commands: argparse._SubParsersAction[_Parser], name: str, where: str, said: str
+) -> _Parser:
+    parser = commands.add_parser(name, help=said, description=said[0].upper() + said[1:] + ".")
+    # Both flags may stand before the command or behind it; left out, they override nothing.
+    _common(parser, store=argparse.SUPPRESS, as_json=argparse.SUPPRESS)
+
+    def call(arguments: argparse.Namespace) -> int:
+        module = importlib.import_module(f"durable.cli.{where}")
+        command: Command = getattr(module, name)
+        return command(arguments)
+
+    parser.set_defaults(command=call)
+    return parser
+
+
+def _starting(parser: _Parser) -> None:
+    parser.add_argument("target", metavar="TARGET", help="file.py, file.py:name, module[:name]")
+    parser.add_argument("--id", help="the run's id; default: a random one")
+    parser.add_argument(
+        "--input", metavar="JSON",
+        help="an object (keyword arguments), an array (positional), @file, or - for stdin",
+    )  # fmt: skip
+    parser.add_argument("--queue", help="where workers look for it")
+    parser.add_argument(
+        "--tag", action="append", default=[], metavar="KEY=VALUE", help="shown in lists"
+    )
+
+
+def _run(commands: argparse._SubParsersAction[_Parser]) -> None:
+    _starting(
+        _command(commands, "run", "running", "start a run, or go on with it, and execute it here")
+    )
+
+
+def _start(commands: argparse._SubParsersAction[_Parser]) -> None:
+    _starting(_command(commands, "start", "running", "start a run and leave it to a worker"))
+
+
+def _worker(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "worker", "working", "execute runs until stopped")
+    parser.add_argument("targets", metavar="TARGET", nargs="*", help="what it serves")
+    parser.add_argument("--until-idle", action="store_true", help="end when no run needs a worker")
+    parser.add_argument("--queues", default="default", help="separated by commas; default: default")
+    parser.add_argument("--concurrency", type=int, default=100, help="runs at once; default: 100")
+    parser.add_argument(
+        "--threads", type=int, default=40, help="plain functions at once; default: 40"
+    )
+    parser.add_argument("--ttl", default="20s", help="of its lease, at least 12s; default: 20s")
+    parser.add_argument(
+        "--grace", default="8s", help="for bodies in flight when it is stopped; default: 8s"
+    )
+    parser.add_argument("--label", help="a name for people; default: host and process id")
+    parser.add_argument(
+        "--code-version", metavar="TEXT", help="default: a digest of the targets' source files"
+    )
+
+
+def _list(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "list", "showing", "list runs: those not over, then the newest")
+    parser.add_argument("--workflow", metavar="NAME", help="only this workflow's")
+    parser.add_argument("--status", choices=STATUSES, help="only those of this status")
+    parser.add_argument("--limit", type=int, default=100, help="at most so many; default: 100")
+
+
+def _show(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "show", "showing", "show one run: its status and recorded calls")
+    parser.add_argument("run", metavar="RUN")
+
+
+def _result(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "result", "running", "wait for a run and print what it returned")
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--timeout", metavar="DURATION", help="30, 1h30m; default: for ever")
+
+
+def _sweep(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands, "sweep", "showing", "hand the runs of dead workers to the live; executes nothing"
+    )
+    parser.add_argument("--queues", help="separated by commas; default: all")
+
+
+def _workers(commands: argparse._SubParsersAction[_Parser]) -> None:
+    _command(commands, "workers", "showing", "list the workers")
+
+
+def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "replay",
+        "replaying",
+        "compare today's code with a run's record; executes no step",
+    )
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="TARGET",
+        help="where the workflow is; default: `targets` of [tool.durable]",
+    )  # fmt: skip
+
+
+def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:
+    _command(commands, "demo", "demo", "two workers, one is killed, the other finishes its run")

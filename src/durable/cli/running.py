@@ -1,0 +1,105 @@
+"""`run`, `start` and `result`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator
+
+import anyio
+import msgspec
+
+from durable.cli import exits, inputs, output, progress
+from durable.cli.exits import Interrupted
+from durable.cli.inputs import Asked
+from durable.cli.interrupts import asked_to_stop
+from durable.client import connect
+from durable.client.connection import Observer
+from durable.client.handles import outcome_of, recorded
+from durable.protocol import durations, values
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Execute a run here, from wherever its record ends."""
+    with _only_the_result_on_stdout(arguments.json):
+        asked = inputs.read(arguments)
+        with progress.shown(silent=arguments.json) as observe:
+            value = anyio.run(_run, arguments, asked, observe)
+    encoded = values.encode(value, asked.workflow.definition.returns)
+    if arguments.json:
+        output.document({"run": asked.run, "status": "completed", "result": msgspec.Raw(encoded)})
+    else:
+        print(encoded.decode())
+    return exits.DONE
+
+
+async def _run(arguments: argparse.Namespace, asked: Asked, observe: Observer) -> object:
+    args, kwargs = asked.call
+    with anyio.CancelScope() as scope, asked_to_stop(scope.cancel):
+        async with connect(arguments.store, observe=observe) as client:
+            return await client.run(asked.workflow, *args, **kwargs)
+    raise Interrupted(
+        f"run {asked.run!r} keeps what is recorded",
+        f"go on with it: {_same_again(arguments, asked.run)}",
+        asked.run,
+    )
+
+
+def _same_again(arguments: argparse.Namespace, run: str) -> str:
+    """The command line that goes on: the same one, with the id if it was left to chance."""
+    words = ["durable", *arguments.words]
+    return shlex.join(words if arguments.id is not None else [*words, "--id", run])
+
+
+@contextlib.contextmanager
+def _only_the_result_on_stdout(as_json: bool) -> Iterator[None]:
+    """With --json standard output is one document: what steps print goes to standard error."""
+    if not as_json:
+        yield
+        return
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+def start(arguments: argparse.Namespace) -> int:
+    """Start a run and leave it to a worker."""
+    with _only_the_result_on_stdout(arguments.json):
+        asked = inputs.read(arguments)
+    anyio.run(_start, arguments, asked)
+    return exits.DONE
+
+
+async def _start(arguments: argparse.Namespace, asked: Asked) -> None:
+    args, kwargs = asked.call
+    async with connect(arguments.store) as client:
+        handle = await client.start(asked.workflow, *args, **kwargs)
+        if arguments.json:
+            document = {"run": handle.id, "workflow": handle.workflow, "instance": handle.instance}
+            output.document(document)
+            return
+        print(handle.id)
+        status = await handle.status()
+        if status.reason:
+            print(f"{status}: {status.reason}", file=sys.stderr)
+
+
+def result(arguments: argparse.Namespace) -> int:
+    """Wait for the outcome of a run."""
+    timeout = None if arguments.timeout is None else durations.seconds(arguments.timeout)
+    return anyio.run(_result, arguments, timeout)
+
+
+async def _result(arguments: argparse.Namespace, timeout: float | None) -> int:
+    async with connect(arguments.store) as client:
+        handle = await client.get(arguments.run)
+        found = await recorded(handle, timeout)
+        if found.status != "completed":
+            outcome_of(handle, found)
+        value = msgspec.Raw(b"null") if isinstance(found.value, msgspec.UnsetType) else found.value
+    if arguments.json:
+        output.document({"run": handle.id, "status": found.status, "result": value})
+    else:
+        print(bytes(value).decode())
+    return exits.DONE

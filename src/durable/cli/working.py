@@ -1,0 +1,100 @@
+"""`worker`: a process that executes runs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.abc
+
+from durable.cli import exits, output
+from durable.cli.interrupts import asked_to_stop
+from durable.cli.targets import load_all
+from durable.configuration import code_version, settings
+from durable.errors import UsageError
+from durable.protocol import durations
+from durable.protocol.leases import Terms
+from durable.protocol.names import check_id
+from durable.runtime import locks
+from durable.runtime.definitions import Workflows
+from durable.runtime.identity import Options
+from durable.runtime.worker import Worker
+from durable.store import Store
+from durable.store.opening import open_store
+from durable.system import label
+
+log = logging.getLogger("durable")
+
+
+def worker(arguments: argparse.Namespace) -> int:
+    """Execute runs until stopped, or until there is nothing to do."""
+    _log_to_stderr()
+    found = settings(arguments.store, os.environ, Path.cwd())
+    options = _options(arguments)
+    if arguments.targets:
+        served = load_all(arguments.targets)
+    else:
+        served = load_all(found.targets, found.folder)
+    if not served:
+        raise UsageError(
+            "the worker is to serve nothing",
+            hint="name a TARGET, or put `targets` into [tool.durable] of pyproject.toml",
+        )
+    store = open_store(found.store)
+    options = dataclasses.replace(
+        options,
+        version=arguments.code_version or code_version(served.values()),
+        runtime_folder=locks.runtime_folder(store.backend.lock_folder, os.environ),
+    )
+    carrier = anyio.run(_work, store, served, options, arguments.until_idle)
+    if arguments.json:
+        output.document({"worker": carrier, "label": options.label})
+    return exits.DONE
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    for name in ("concurrency", "threads"):
+        if getattr(arguments, name) < 1:
+            raise UsageError(f"--{name} must be at least 1")
+    queues = tuple(arguments.queues.split(","))
+    for queue in queues:
+        check_id(queue, what="queue")
+    return Options(
+        queues=queues, concurrency=arguments.concurrency, threads=arguments.threads,
+        terms=Terms.of(durations.seconds(arguments.ttl)),
+        grace=durations.seconds(arguments.grace), label=arguments.label or label(),
+    )  # fmt: skip
+
+
+async def _work(store: Store, served: Workflows, options: Options, until_idle: bool) -> str:
+    """Returns the id that the worker had at the end."""
+    carrier = Worker(store, served, options)
+    ended = anyio.Event()
+
+    async def work(task_status: anyio.abc.TaskStatus[None]) -> None:
+        await carrier.run(until_idle=until_idle, task_status=task_status)
+        ended.set()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(work)
+            log.info("worker %s (%s) serves %s", carrier.id, options.label, ", ".join(served))
+            with asked_to_stop(carrier.stop):
+                await ended.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.aclose()
+    log.info("worker %s (%s) has stopped", carrier.id, options.label)
+    return carrier.id
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    log.setLevel(logging.INFO)

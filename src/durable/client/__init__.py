@@ -1,0 +1,17 @@
+"""Starting runs, asking for their outcome, and looking at what is recorded.
+
+async with connect() as client:
+    handle = await client.start(checkout.options(id="order-1"), "A-1")
+    receipt = await handle.result(timeout=60)
+"""
+
+from __future__ import annotations
+
+from durable.client.connection import Client as Client
+from durable.client.connection import connect as connect
+from durable.client.handles import Handle as Handle
+from durable.client.listing import RunSummary as RunSummary
+from durable.client.reading import Status as Status
+from durable.client.reading import StepSummary as StepSummary
+
+__all__ = ["Client", "Handle", "RunSummary", "Status", "StepSummary", "connect"]

@@ -1,0 +1,324 @@
+"""The client: starts runs, runs them in this process, finds those that were started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+import anyio
+import anyio.abc
+
+from durable.client import reading, requests
+from durable.client.handles import Handle, Looks, outcome_of, recorded
+from durable.client.listing import RunList
+from durable.client.requests import Request
+from durable.configuration import code_version, settings
+from durable.decorators import WorkflowFunction, workflows
+from durable.errors import Conflict, StoreUnavailable, UsageError
+from durable.protocol import names, records
+from durable.protocol.records import Result
+from durable.runtime import locks, markers
+from durable.runtime.branches import gather_in
+from durable.runtime.closing import Stopped
+from durable.runtime.definitions import WorkflowDefinition
+from durable.runtime.execution import Progress
+from durable.runtime.identity import Options
+from durable.runtime.worker import Worker
+from durable.store import Refused, Store, Written
+from durable.store.opening import open_store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Observer = Callable[[str, Progress], None]
+
+UNWIND_TIMEOUT = 2.0  # seconds that a cancelled `run` waits for its run to be handed over
+
+
+def _ignore(run: str, progress: Progress) -> None:
+    """Nobody watches."""
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    url: str | None = None,
+    *,
+    patience: float | None = 30.0,
+    observe: Observer = _ignore,
+) -> AsyncIterator[Client]:
+    """A client of the store at `url`, for as long as the `async with` block lasts.
+
+    Args:
+        url: by default the environment's DURABLE_STORE, else `store` of `[tool.durable]` in the
+            nearest pyproject.toml, else `sqlite:///.durable/durable.db`.
+        patience: seconds for which a call that the store does not answer is repeated; None is
+            for ever.
+        observe: told of the progress of runs that execute here, in the event loop.
+
+    Raises:
+        UsageError: the URL is none of the accepted forms.
+        StoreRefused: the store cannot be used as it is.
+    """
+    found = settings(url, os.environ, Path.cwd())
+    store = open_store(found.store, patience=patience)
+    try:
+        async with Client(store, observe=observe) as client:
+            yield client
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.aclose()
+
+
+class Client:
+    """Starts runs and finds them again. An asynchronous context manager.
+
+    Args:
+        store: where the runs are. Left open at the end.
+        observe: told of the progress of runs that execute here, in the event loop.
+        options: of the worker that `run` uses; by default it has locks in the host's runtime
+            folder and the version of the code that defines the workflows.
+    """
+
+    def __init__(
+        self, store: Store, *, observe: Observer = _ignore, options: Options | None = None
+    ) -> None:
+        self.store = store
+        self._observe = observe
+        self._options = options
+        self._workflows: dict[str, WorkflowDefinition] = {}
+        self._version = ""
+        self._worker: Worker | None = None
+        self._hiring = anyio.Lock()
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        if self._worker is not None:
+            self._worker.stop()
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            return await tasks.__aexit__(kind, error, traceback)
+        # An error of the caller's is not one of the group's: it goes up as it is.
+        await tasks.__aexit__(None, None, None)
+        return None
+
+    # -- starting ----------------------------------------------------------------------------------
+
+    async def start(
+        self, workflow: WorkflowFunction[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """Start a run and leave its execution to a worker.
+
+        Once this returns the run is accepted. Starting the same id again, with the same workflow
+        and input, returns the same run.
+
+        Args:
+            workflow: `checkout`, or `checkout.options(id=..., queue=..., tags=...)`.
+            args: of the workflow function.
+            kwargs: of the workflow function.
+
+        Raises:
+            InvalidArguments: they do not fit the function, or cannot be stored.
+            Conflict: the id belongs to another workflow or another input.
+            StoreUnavailable: the run may have started; ask again with the same id.
+        """
+        request = self._request(workflow, args, kwargs)
+        marker = markers.for_start(request.run, request.start)
+        with _may_have_started(request.run):
+            marked, started = await gather_in(
+                None,
+                (
+                    markers.create(self.store, marker),
+                    self.store.create(
+                        names.start(request.run),
+                        records.encode(request.start),
+                        nonce=request.start.nonce,
+                    ),
+                ),
+            )
+        if isinstance(marked, Written):
+            await self._ring(names.queue_bell(request.start.queue))
+        return self._handle_of(request, started)
+
+    async def run(
+        self, workflow: WorkflowFunction[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Start a run and execute it in this process; returns what the workflow returns.
+
+        An id that exists goes on where its record ends, is waited for while a live worker has
+        it, or gives its recorded outcome. Cancelled, it hands the run back as it stands.
+
+        Raises:
+            RunFailed: the workflow raised; `__cause__` is its error, rebuilt.
+            RunCancelled: the run was cancelled.
+            NeedsAttention: the run waits for a human or for other code.
+            Conflict: the id belongs to another workflow or another input.
+            StoreError: the store does not answer, or refuses what has to be recorded.
+        """
+        request = self._request(workflow, args, kwargs)
+        worker = await self._hire(request.definition)
+        try:
+            with _may_have_started(request.run):
+                written = await worker.start_here(request.run, request.start)
+            handle: Handle[R] = self._handle_of(request, written)
+            if handle.queue != request.start.queue:
+                # It exists in another queue, where its own marker is: this one is not its.
+                await self._let_go(worker, request.run)
+            return outcome_of(handle, await self._carry(worker, handle))
+        except (anyio.get_cancelled_exc_class(), Conflict):
+            await self._let_go(worker, request.run)
+            raise
+
+    # -- finding -----------------------------------------------------------------------------------
+
+    async def get(self, id: str) -> Handle[Any]:
+        """The handle of a run that was started before.
+
+        Raises:
+            NotFound: there is no run of that id.
+        """
+        start = await reading.read_start(self.store, id)
+        definition = workflows().get(start.workflow)
+        return Handle(self.store, id, start, None if definition is None else definition.returns)
+
+    def list(
+        self,
+        *,
+        workflow: str | None = None,
+        status: str | None = None,
+        limit: int | None = None,
+    ) -> RunList:
+        """Runs, to be iterated with `async for`: those not over first, then the newest.
+
+        Args:
+            workflow: only runs of the workflow of that name.
+            status: only runs of that status.
+            limit: at most so many.
+        """
+        return RunList(self.store, workflow=workflow, status=status, limit=limit)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _request(
+        self, workflow: WorkflowFunction[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Request:
+        return requests.build(
+            workflow, args, kwargs,
+            now=self.store.now(), system=self.store.system, version=self._code_version(),
+        )  # fmt: skip
+
+    def _code_version(self) -> str:
+        known = workflows()
+        if known.keys() - self._workflows.keys() or not self._version:
+            self._version = code_version(known.values())
+        self._workflows.update(known)
+        return self._version
+
+    def _handle_of(self, request: Request, started: Written | Refused) -> Handle[Any]:
+        start = request.start
+        if isinstance(started, Refused):
+            assert started.current is not None
+            start = reading.decode_start(request.run, started.current)
+            requests.check_same(request, start)
+        return Handle(self.store, request.run, start, request.definition.returns)
+
+    async def _ring(self, bell: str) -> None:
+        """A lost ring costs at most one slow period: twice is enough trying."""
+        hasty = self.store.patient(0)
+        with contextlib.suppress(StoreUnavailable):
+            try:
+                await markers.ring(hasty, bell, self.store.system.token())
+            except StoreUnavailable:
+                await anyio.sleep(self.store.pace.bell)
+                await markers.ring(hasty, bell, self.store.system.token())
+
+    async def _hire(self, definition: WorkflowDefinition) -> Worker:
+        """The worker of this client, which carries only what it is handed."""
+        self._workflows.setdefault(definition.name, definition)
+        async with self._hiring:
+            if self._tasks is None:
+                raise UsageError(
+                    "client.run needs an open client",
+                    hint="write `async with connect() as client:`",
+                )
+            if self._worker is None:
+                worker = Worker(self.store, self._workflows, self._worker_options())
+                await self._tasks.start(_work, worker)
+                self._worker = worker
+            return self._worker
+
+    def _worker_options(self) -> Options:
+        if self._options is not None:
+            return self._options
+        folder = locks.runtime_folder(self.store.backend.lock_folder, os.environ)
+        # No queues: it is no help to runs that wait in one, and must not look like it.
+        return Options(
+            queues=(), version=self._code_version(), runtime_folder=folder, observe=self._observe
+        )
+
+    async def _carry(self, worker: Worker, handle: Handle[Any]) -> Result:
+        """Until the run is over, here or wherever a live worker holds it."""
+        looks = Looks(self.store.pace)
+        while True:
+            runner = worker.runners.get(handle.id)
+            carried = await worker.pursue(handle.queue, handle.id)
+            if runner is not None and runner.result is not None:
+                return runner.result  # known without a read
+            with contextlib.suppress(TimeoutError):
+                return await recorded(handle, timeout=0)
+            if self._tasks is None:
+                raise UsageError(
+                    f"the client was closed while it ran {handle.id!r}; what is recorded stays",
+                    hint="leave the `async with` block after `run` has returned",
+                    run=handle.id,
+                )
+            if not carried:
+                await looks.again()
+
+    async def _let_go(self, worker: Worker, run: str) -> None:
+        """Stop carrying the run: it stays as it is recorded, for whoever takes it next."""
+        runner = worker.runners.get(run)
+        if runner is None:
+            return
+        runner.stop(Stopped("drain"))
+        with anyio.CancelScope(shield=True), anyio.move_on_after(UNWIND_TIMEOUT):
+            await worker.pursue(runner.held.marker.queue, run)
+
+
+async def _work(
+    worker: Worker, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    # It ends by being stopped, never by a cancellation from around the client: stopped, it hands
+    # over what it holds.
+    with anyio.CancelScope(shield=True):
+        await worker.run(polling=False, task_status=task_status)
+
+
+@contextlib.contextmanager
+def _may_have_started(run: str) -> Iterator[None]:
+    try:
+        yield
+    except (StoreUnavailable, BaseExceptionGroup) as e:
+        leaf: BaseException = e
+        while isinstance(leaf, BaseExceptionGroup):
+            leaf = leaf.exceptions[0]
+        if not isinstance(leaf, StoreUnavailable):
+            raise leaf from None
+        raise StoreUnavailable(
+            f"run {run!r} may have started, the store did not say: {leaf.message}",
+            hint="ask again with the same id: it is then started, or found to be",
+            run=run,
+        ) from e

@@ -1,0 +1,160 @@
+"""A handle: one instance of a run, seen from outside."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar, cast
+
+import anyio
+import msgspec
+
+from durable.client import reading
+from durable.client.reading import Status, StepSummary
+from durable.errors import NeedsAttention, RunCancelled, RunFailed, UsageError
+from durable.protocol import failures, records, values
+from durable.protocol.records import Result, Start
+from durable.store import Pace, Store
+
+R = TypeVar("R")
+
+POLL_MAX = 1.0  # seconds between two looks for an outcome
+
+
+class Handle(Generic[R]):
+    """One instance of a run. Restarting its id makes another instance, with its own handle.
+
+    Args:
+        store: where it is.
+        run: its id.
+        start: the `start` record that names the instance.
+        returns: the workflow's return annotation; None if it is unknown here.
+    """
+
+    def __init__(self, store: Store, run: str, start: Start, returns: object = None) -> None:
+        self._store = store
+        self._run = run
+        self._start = start
+        self._returns = returns
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self._run
+
+    @property
+    def instance(self) -> str:
+        """Which instance of that id."""
+        return self._start.instance
+
+    @property
+    def workflow(self) -> str:
+        """The workflow's name."""
+        return self._start.workflow
+
+    @property
+    def queue(self) -> str:
+        """Where workers look for it."""
+        return self._start.queue
+
+    def __repr__(self) -> str:
+        return f"<handle of run {self._run!r}, workflow {self.workflow}>"
+
+    async def result(self, timeout: float | None = None) -> R:
+        """What the workflow returned; waits for it.
+
+        Args:
+            timeout: seconds to wait at most; 0 looks once, None waits for ever.
+
+        Raises:
+            RunFailed: the workflow raised; `__cause__` is its error, rebuilt.
+            RunCancelled: the run was cancelled.
+            NeedsAttention: it waits for a human or for other code.
+            TimeoutError: it is not over yet.
+            StoreUnavailable: the store does not answer.
+        """
+        return outcome_of(self, await recorded(self, timeout))
+
+    async def status(self) -> Status:
+        """`waiting`, `running`, `parked`, `needs-attention`, `completed`, `failed` or `cancelled`.
+
+        A string; its `reason` tells why the run waits or needs attention.
+        """
+        return await reading.read_status(self._store, self._run, self._start)
+
+    async def steps(self) -> list[StepSummary]:
+        """The calls that are recorded so far, in their order.
+
+        Raises:
+            NeedsAttention: an object of the run is damaged or foreign.
+        """
+        return reading.summarize(await reading.load(self._store, self._run))
+
+
+async def recorded(handle: Handle[Any], timeout: float | None = None) -> Result:
+    """The outcome as it is stored, whatever it is; waits for it as `Handle.result` does."""
+    store, run, start = handle._store, handle._run, handle._start
+    looks = Looks(store.pace, timeout)
+    while True:
+        result = await reading.read_result(store, run, start.instance)
+        if result is not None:
+            return result
+        attention = await reading.read_attention(store, run, start)
+        if attention is not None:
+            raise needs_attention(run, attention)
+        if not await looks.again():
+            raise TimeoutError(f"run {run!r} is not over after {timeout:g} s")
+
+
+def outcome_of(handle: Handle[R], result: Result) -> R:
+    """The value that a recorded outcome holds, or its error raised."""
+    run = handle.id
+    if result.status == "cancelled":
+        raise RunCancelled(f"run {run!r} was cancelled")
+    if result.failure is not None:
+        said = f"{result.failure.type}: {result.failure.message}"
+        cause = failures.rebuild(result.failure)
+        failed = RunFailed(f"run {run!r} failed: {said}", run=run)
+        if result.failure.traceback:
+            failed.add_note(f"It was raised here:\n{result.failure.traceback.rstrip()}")
+        raise failed from cause
+    if isinstance(result.value, msgspec.UnsetType):
+        return cast("R", None)
+    try:
+        return cast("R", values.decode(result.value, handle._returns))
+    except values.Undecodable as e:
+        raise UsageError(
+            f"the recorded result of run {run!r} does not fit the return annotation of "
+            f"{handle.workflow!r}: {e.said_of('result')}",
+            hint="bring back the annotation under which it was recorded",
+            run=run,
+        ) from e
+
+
+def needs_attention(run: str, attention: records.Attention) -> NeedsAttention:
+    """The error that an attention hint stands for."""
+    return NeedsAttention(
+        attention.message, reason=attention.reason, hint=attention.hint or None, run=run
+    )
+
+
+class Looks:
+    """The pace of looking for something: ever further apart, until a deadline.
+
+    Args:
+        pace: the store's.
+        timeout: seconds until the last look; 0 looks once, None for ever.
+    """
+
+    def __init__(self, pace: Pace, timeout: float | None = None) -> None:
+        self._pause = pace.bell
+        self._deadline = None if timeout is None else anyio.current_time() + timeout
+
+    async def again(self) -> bool:
+        """Wait for the moment of the next look; False: that was the last."""
+        left = self._pause
+        if self._deadline is not None:
+            left = self._deadline - anyio.current_time()
+        if left <= 0:
+            return False
+        await anyio.sleep(min(self._pause, left))
+        self._pause = min(POLL_MAX, self._pause * 1.5)
+        return True

@@ -1,0 +1,155 @@
+"""All runs, without walking `runs/`: those that are not over, then the history of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+from urllib.parse import unquote
+
+import msgspec
+
+from durable.client.reading import Status, Workers
+from durable.protocol import names
+from durable.protocol.records import Attention, History
+from durable.store import Store, Stored
+
+H = TypeVar("H", Attention, History)
+
+_attention = msgspec.json.Decoder(Attention)
+_history = msgspec.json.Decoder(History)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One line of a list of runs.
+
+    Attributes:
+        started: for a run that is over; otherwise when its marker or attention hint was made,
+            which for a fresh run is its start. Seconds since the epoch by the store's clock.
+        ended: None while it is not over.
+    """
+
+    id: str
+    workflow: str
+    status: Status
+    instance: str
+    started: float
+    ended: float | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+class RunList:
+    """An asynchronous iterator of RunSummary. No generator: it may be left at any item.
+
+    Each run is shown once: an outcome goes before a marker, a marker before an attention hint.
+    """
+
+    def __init__(
+        self, store: Store, *, workflow: str | None, status: str | None, limit: int | None
+    ) -> None:
+        self._store = store
+        self._workflow = workflow
+        self._status = status
+        self._left = limit
+        self._shown: set[str] = set()
+        self._ready: Iterator[RunSummary] = iter(())
+        self._stages = iter(self._plan())
+
+    def __aiter__(self) -> RunList:
+        return self
+
+    async def __anext__(self) -> RunSummary:
+        while self._left is None or self._left > 0:
+            for summary in self._ready:
+                if self._asked_for(summary):
+                    self._left = None if self._left is None else self._left - 1
+                    return summary
+            stage = next(self._stages, None)
+            if stage is None:
+                break
+            self._ready = iter(await stage())
+        raise StopAsyncIteration
+
+    def _asked_for(self, summary: RunSummary) -> bool:
+        if summary.id in self._shown:
+            return False
+        self._shown.add(summary.id)
+        return self._workflow in {None, summary.workflow} and self._status in {None, summary.status}
+
+    # -- what is listed, in this order -------------------------------------------------------------
+
+    def _plan(self) -> list[Callable[[], Awaitable[list[RunSummary]]]]:
+        """Newest first, as far as that is cheap: only the last two days are listed alone."""
+        today = datetime.fromtimestamp(self._store.now(), UTC).date()
+        self._today, self._yesterday = str(today), str(today - timedelta(days=1))
+        return [self._open_and_today, self._one_day, self._all_before]
+
+    async def _open_and_today(self) -> list[RunSummary]:
+        """Runs that are not over, unless they have just ended, then those that ended today."""
+        live = await self._live()  # first: a run that ends meanwhile is then in the history
+        flagged = await self._flagged()
+        today = await self._ended(f"history/{self._today}/")
+        over = {summary.id for summary in today}
+        held = {summary.id for summary in live}
+        waiting = [s for s in live if s.id not in over]
+        waiting += [s for s in flagged if s.id not in over and s.id not in held]
+        waiting.sort(key=lambda s: s.started, reverse=True)
+        return waiting + today
+
+    async def _one_day(self) -> list[RunSummary]:
+        return await self._ended(f"history/{self._yesterday}/")
+
+    async def _all_before(self) -> list[RunSummary]:
+        return await self._ended("history/", before=f"history/{self._yesterday}/")
+
+    async def _live(self) -> list[RunSummary]:
+        workers = await Workers.read(self._store)
+        found = []
+        async for stored in self._store.list("live/"):
+            queue, run = queue_of(stored.name), names.marker_run(stored.name)
+            workflow = stored.meta.get("workflow", "")
+            status = workers.status(workflow, queue, stored.meta.get("holder", ""))
+            instance = stored.meta.get("instance", "")
+            found.append(RunSummary(run, workflow, status, instance, stored.created))
+        return found
+
+    async def _flagged(self) -> list[RunSummary]:
+        found = []
+        async for stored in self._store.list("attention/"):
+            hint = await self._with_body(stored, _attention)
+            if hint is not None:
+                status = Status("needs-attention", f"{hint.reason}: {hint.message}")
+                found.append(
+                    RunSummary(hint.run, hint.workflow, status, hint.instance, stored.created)
+                )
+        return found
+
+    async def _ended(self, prefix: str, *, before: str = "") -> list[RunSummary]:
+        found = []
+        async for stored in self._store.list(prefix):
+            if before and stored.name >= before:
+                break
+            entry = await self._with_body(stored, _history)
+            if entry is not None:
+                found.append(
+                    RunSummary(
+                        entry.run, entry.workflow, Status(entry.status), entry.instance,
+                        entry.started, entry.ended, entry.tags,
+                    )
+                )  # fmt: skip
+        return found[::-1]
+
+    async def _with_body(self, stored: Stored, decoder: msgspec.json.Decoder[H]) -> H | None:
+        """The record; None for one that has gone since, or is somebody else's."""
+        full = stored if stored.body is not None else await self._store.read(stored.name)
+        try:
+            return None if full is None else decoder.decode(full.body or b"")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+
+def queue_of(marker: str) -> str:
+    """The queue in a marker's name."""
+    return unquote(marker.split("/", 2)[1])

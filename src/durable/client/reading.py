@@ -1,0 +1,292 @@
+"""What the store says of a run: its outcome, its status and why, its recorded calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self, TypeVar
+
+import msgspec
+
+from durable.errors import NeedsAttention, NotFound
+from durable.protocol import leases, names, records, values
+from durable.protocol.records import Lease, Presence, Result, Start, Step
+from durable.runtime import facts as facts_of_runs
+from durable.runtime import flags
+from durable.runtime.facts import CorruptFact, Facts
+from durable.store import Store, Stored
+
+W = TypeVar("W", Lease, Presence)
+
+Word = Literal[
+    "waiting", "running", "parked", "needs-attention", "completed", "failed", "cancelled"
+]
+
+PRESENCE_KEPT = 150.0  # seconds; a worker shows itself once a minute, so it missed one already
+
+_lease = msgspec.json.Decoder(Lease)
+_presence = msgspec.json.Decoder(Presence)
+
+
+class Status(str):
+    """One of the status words, with the reason why it is that.
+
+    Attributes:
+        reason: why a run waits or needs attention; empty where there is nothing to say.
+    """
+
+    __slots__ = ("reason",)
+    reason: str
+
+    def __new__(cls, word: Word, reason: str = "") -> Self:
+        status = super().__new__(cls, word)
+        status.reason = reason
+        return status
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """One recorded call of a run.
+
+    Attributes:
+        path: its place in the run's call tree.
+        name: the step's name.
+        outcome: `value`, `error`, `cancelled` or `abandoned`; `retrying` while only failed
+            attempts are recorded.
+        value: what it returned, read without its annotation: users' classes are dicts.
+        error: `type: message` of what it raised; of the last attempt while it is retrying.
+        attempts: how often the body was tried.
+        epoch: under which owner of the run it was recorded.
+        time: when, in seconds since the epoch by the store's clock.
+    """
+
+    path: str
+    name: str
+    outcome: str
+    value: object
+    error: str
+    attempts: int
+    epoch: int
+    time: float
+
+
+# -- one run ---------------------------------------------------------------------------------------
+
+
+async def read_start(store: Store, run: str) -> Start:
+    """The run's `start`.
+
+    Raises:
+        NotFound: there is no run of that id.
+        NeedsAttention: the object is damaged or foreign.
+    """
+    names.check_id(run)
+    stored = await store.read(names.start(run))
+    start = None if stored is None else decode_start(run, stored)
+    if start is None or start.tombstone:
+        raise NotFound(f"there is no run {run!r}", hint="`durable list` shows the runs", run=run)
+    return start
+
+
+def decode_start(run: str, stored: Stored) -> Start:
+    """The record in a `start` object.
+
+    Raises:
+        NeedsAttention: it is damaged or foreign.
+    """
+    try:
+        return facts_of_runs.decode_start(stored)
+    except CorruptFact as e:
+        raise corrupt(run, e) from e
+
+
+async def read_result(store: Store, run: str, instance: str) -> Result | None:
+    """The outcome of the instance, None while it is not over.
+
+    Raises:
+        NeedsAttention: the object is damaged or foreign.
+    """
+    stored = await store.read(names.result(run, instance))
+    try:
+        return None if stored is None else facts_of_runs.decode_result(stored)
+    except CorruptFact as e:
+        raise corrupt(run, e) from e
+
+
+async def read_attention(store: Store, run: str, start: Start) -> records.Attention | None:
+    """What the run needs a human for; None while somebody works on it or it needs nobody."""
+    hint = await flags.read(store, start.queue, run)
+    if hint is None or hint.instance != start.instance:
+        return None
+    # A marker: it was woken since, so what the hint says is being tried again.
+    marker = await store.read(names.marker(start.queue, run))
+    return hint if marker is None else None
+
+
+async def load(store: Store, run: str) -> Facts:
+    """Everything that is recorded of a run.
+
+    Raises:
+        NotFound: there is no run of that id.
+        NeedsAttention: an object of its folder is damaged or foreign.
+    """
+    try:
+        facts = await facts_of_runs.load(store, run)
+    except CorruptFact as e:
+        raise corrupt(run, e) from e
+    if facts is None:
+        raise NotFound(f"there is no run {run!r}", hint="`durable list` shows the runs", run=run)
+    return facts
+
+
+def corrupt(run: str, error: CorruptFact) -> NeedsAttention:
+    """A damaged object as clients see it."""
+    return NeedsAttention(
+        f"run {run!r}: {error}",
+        reason="corrupt",
+        hint="look at the object in the store; remove it if it does not belong there",
+        run=run,
+    )
+
+
+async def read_status(store: Store, run: str, start: Start) -> Status:
+    """The run's status word and why.
+
+    An outcome goes before a marker, a marker before an attention hint.
+    """
+    result = await read_result(store, run, start.instance)
+    if result is not None:
+        return Status(result.status)
+    stored = await store.read(names.marker(start.queue, run))
+    if stored is not None:
+        holder = stored.meta.get("holder", "")
+        workers = await Workers.read(store)
+        return workers.status(start.workflow, start.queue, holder)
+    hint = await flags.read(store, start.queue, run)
+    if hint is not None and hint.instance == start.instance:
+        return Status("needs-attention", f"{hint.reason}: {hint.message}")
+    result = await read_result(store, run, start.instance)  # it may have ended meanwhile
+    if result is not None:
+        return Status(result.status)
+    return Status("waiting", "its start was interrupted: start it again under the same id")
+
+
+def summarize(facts: Facts) -> list[StepSummary]:
+    """The recorded calls in their order, then those that have only failed attempts so far."""
+    journal = facts.journal()
+    done = [_summary(step) for step in journal.order]
+    paths = {step.path for step in journal.order}
+    tried = [
+        StepSummary(
+            path=attempt.path, name=_name_of(attempt.path), outcome="retrying", value=None,
+            error=f"{attempt.failure.type}: {attempt.failure.message}", attempts=attempt.attempt,
+            epoch=attempt.epoch, time=attempt.time,
+        )
+        for path, attempt in journal.attempts.items()
+        if path not in paths
+    ]  # fmt: skip
+    return done + tried
+
+
+def _summary(step: Step) -> StepSummary:
+    failure = step.failure
+    return StepSummary(
+        path=step.path, name=step.name, outcome=step.outcome, value=plain_value(step.value),
+        error=f"{failure.type}: {failure.message}" if failure else "", attempts=step.attempt,
+        epoch=step.epoch, time=step.time,
+    )  # fmt: skip
+
+
+def plain_value(stored: msgspec.Raw | msgspec.UnsetType) -> object:
+    """A stored value, read without its annotation."""
+    if isinstance(stored, msgspec.UnsetType):
+        return None
+    try:
+        return values.decode(stored)
+    except values.Undecodable:
+        return msgspec.json.decode(stored)
+
+
+def _name_of(path: str) -> str:
+    last = path.rsplit("/", 1)[-1]
+    return last.split("=", 1)[0] if "=" in last else last.rsplit(".", 1)[0]
+
+
+# -- workers ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WorkerSummary:
+    """A worker as others see it.
+
+    Attributes:
+        state: `alive`, `expired` (its lease ran out, nobody has noticed yet) or `dead`.
+        seen: when it last wrote, in seconds since the epoch by the store's clock.
+    """
+
+    id: str
+    label: str
+    state: str
+    queues: tuple[str, ...]
+    workflows: tuple[str, ...]
+    seen: float
+
+
+class Workers:
+    """All workers that have a lease or have shown themselves lately."""
+
+    def __init__(self, found: dict[str, WorkerSummary]) -> None:
+        self.found = found
+
+    @classmethod
+    async def read(cls, store: Store) -> Workers:
+        """Two lists: leases, and the presence of workers that hold no run."""
+        found: dict[str, WorkerSummary] = {}
+        async for stored in store.list(names.PRESENCE):
+            shown = _decoded(stored, _presence)
+            if shown is not None and store.now() - stored.updated < PRESENCE_KEPT:
+                found[shown.worker] = WorkerSummary(
+                    shown.worker, shown.label, "alive", tuple(shown.queues),
+                    tuple(shown.workflows), stored.updated,
+                )  # fmt: skip
+        async for stored in store.list(names.WORKERS):
+            lease = _decoded(stored, _lease)
+            if lease is not None:
+                verdict = leases.verdict(
+                    lease, updated=stored.updated, now=store.now(), boot=store.backend.boot
+                )
+                state = "dead" if verdict == "takeable" else verdict
+                found[lease.worker] = WorkerSummary(
+                    lease.worker, lease.label, state, tuple(lease.queues),
+                    tuple(lease.workflows), stored.updated,
+                )  # fmt: skip
+        return cls(found)
+
+    def status(self, workflow: str, queue: str, holder: str) -> Status:
+        """Of a run that has a marker with that holder."""
+        if not holder:
+            return Status("waiting", self._why_unserved(workflow, queue))
+        held_by = self.found.get(holder)
+        if held_by is not None and held_by.state == "alive":
+            return Status("running")
+        died = f"its worker {held_by.label or holder} is gone" if held_by else "its worker is gone"
+        unserved = self._why_unserved(workflow, queue)
+        return Status("waiting", f"{died}; {unserved or 'the next one to look takes it over'}")
+
+    def _why_unserved(self, workflow: str, queue: str) -> str:
+        """Why nobody takes it; empty if somebody will."""
+        alive = [w for w in self.found.values() if w.state == "alive" and w.queues]
+        if not alive:
+            return "no live worker"
+        here = [w for w in alive if queue in w.queues]
+        if not here:
+            return f"no live worker looks at queue {queue!r}"
+        if not any(workflow in w.workflows for w in here):
+            return f"no live worker knows workflow {workflow!r}"
+        return ""
+
+
+def _decoded(stored: Stored, decoder: msgspec.json.Decoder[W]) -> W | None:
+    try:
+        return decoder.decode(stored.body or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # somebody else's object: it says nothing about our workers

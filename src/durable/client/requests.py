@@ -1,0 +1,115 @@
+"""What a client asks for, checked and encoded before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from durable.decorators import WorkflowFunction
+from durable.errors import Conflict, UsageError
+from durable.protocol import digests, values
+from durable.protocol.records import Start
+from durable.runtime.definitions import WorkflowDefinition
+from durable.system import System
+
+ID_DIGITS = 20  # of a random id: 80 bits
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run as asked for."""
+
+    run: str
+    start: Start
+    definition: WorkflowDefinition
+
+
+def build(
+    workflow: WorkflowFunction[Any, Any],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    *,
+    now: float,
+    system: System,
+    version: str,
+) -> Request:
+    """The request for a run of this workflow under its options; the id defaults to a random one.
+
+    Raises:
+        UsageError: it is no workflow, or a tag is no text.
+        InvalidArguments: the arguments do not fit, or cannot be stored.
+    """
+    if not isinstance(workflow, WorkflowFunction):
+        raise UsageError(
+            f"only workflows can be started, not {getattr(workflow, '__qualname__', workflow)!r}",
+            hint="decorate the function with @workflow",
+        )
+    definition = workflow.definition
+    encoded = values.encode_call(
+        definition.signature, definition.hints, args, kwargs, name=definition.name
+    )
+    start = Start(
+        workflow=definition.name, input=msgspec.Raw(encoded), instance=random_id(system),
+        nonce=system.token(), queue=definition.queue, version=version,
+        tags=_checked_tags(workflow.tags), created=now,
+    )  # fmt: skip
+    run = random_id(system) if workflow.run_id is None else workflow.run_id
+    return Request(run, start, definition)
+
+
+def check_same(request: Request, existing: Start) -> None:
+    """Asking twice for the same is one run; asking for something else is an error.
+
+    Raises:
+        Conflict: the id belongs to another workflow or another input.
+    """
+    asked, run = request.start, request.run
+    hint = "use another id, or ask for what was started under this one"
+    if existing.workflow != asked.workflow:
+        raise Conflict(
+            f"run {run!r} belongs to workflow {existing.workflow!r}; it was now asked for with "
+            f"workflow {asked.workflow!r}",
+            hint=hint,
+            run=run,
+        )
+    if not _same_input(existing.input, asked.input, request.definition):
+        raise Conflict(
+            f"run {run!r} of workflow {existing.workflow!r} was started with another input "
+            "than it is now asked for with",
+            hint=hint,
+            run=run,
+        )
+
+
+def _same_input(a: msgspec.Raw, b: msgspec.Raw, definition: WorkflowDefinition) -> bool:
+    """By meaning: `f(1)` and `f(x=1)` are the same call."""
+    if bytes(a) == bytes(b):
+        return True
+    try:
+        return _digest(a, definition) == _digest(b, definition)
+    except values.Undecodable:  # the function has changed since
+        return False
+
+
+def _digest(encoded: msgspec.Raw, definition: WorkflowDefinition) -> str:
+    signature, hints = definition.signature, definition.hints
+    args, kwargs = values.decode_call(encoded, signature, hints, name=definition.name)
+    return digests.of_call(definition.name, signature, args, kwargs, hints)
+
+
+def random_id(system: System) -> str:
+    """A fresh id for a run or an instance."""
+    # Hex, so that `start` sorts behind every instance, and no id looks like a flag.
+    return hashlib.sha256(system.token().encode()).hexdigest()[:ID_DIGITS]
+
+
+def _checked_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    checked = dict(tags)
+    for text in [*checked, *checked.values()]:
+        if type(text) is not str:
+            raise UsageError(f"tags are text, not {type(text).__name__}")
+    return checked

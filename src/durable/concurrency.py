@@ -1,0 +1,143 @@
+"""`gather` and `map`: several durable calls at once, each branch a scope of its own.
+
+Inside a run they make its order of calls repeatable. Outside, where nothing is recorded, they
+are plain concurrency.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar, overload
+
+from durable.errors import NotInWorkflow, UsageError
+from durable.runtime.branches import gather_in, map_in
+from durable.runtime.scopes import Scope, calling_scope
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+T = TypeVar("T")
+U = TypeVar("U")
+
+Calls = Coroutine[Any, Any, T]
+
+T_contra = TypeVar("T_contra", contravariant=True)
+U_co = TypeVar("U_co", covariant=True)
+
+
+class HasCall(Protocol[T_contra, U_co]):
+    """A step or workflow, sync or async: what it returns is awaited through `call`."""
+
+    def call(self, item: T_contra, /) -> Awaitable[U_co]: ...
+
+
+MAP_LIMIT = 50  # branches of one `map` at once, unless the caller says otherwise
+
+
+@overload
+def gather(a: Awaitable[A], b: Awaitable[B], /) -> Calls[tuple[A, B]]: ...
+@overload
+def gather(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> Calls[tuple[A, B, C]]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
+) -> Calls[tuple[A, B, C, D]]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], e: Awaitable[E], /
+) -> Calls[tuple[A, B, C, D, E]]: ...
+@overload
+def gather(*calls: Awaitable[T]) -> Calls[tuple[T, ...]]: ...
+def gather(*calls: Awaitable[Any]) -> Calls[tuple[Any, ...]]:
+    """Await several calls, or helpers that make calls, side by side.
+
+    The first error that is handed over is raised; the other branches are closed and record
+    nothing more.
+
+    Returns:
+        To be awaited: a tuple of the results, in the order of the calls.
+
+    Raises:
+        NotInWorkflow: made in a task or thread that does not own the scope.
+        UsageError: an argument cannot be awaited.
+    """
+    scope = _async_scope("gather")
+    check_awaitable(calls)
+    return _as_tuple(gather_in(scope, calls))
+
+
+@overload
+def map(fn: HasCall[T, U], items: Iterable[T], *, limit: int = MAP_LIMIT) -> Calls[list[U]]: ...
+@overload
+def map(
+    fn: Callable[[T], Awaitable[U]], items: Iterable[T], *, limit: int = MAP_LIMIT
+) -> Calls[list[U]]: ...
+def map(fn: Any, items: Iterable[Any], *, limit: int = MAP_LIMIT) -> Calls[list[Any]]:
+    """Call `fn` on each item, `limit` at a time, started in the order of the items.
+
+    Args:
+        fn: a step, a workflow or an async helper that makes calls.
+        items: read as places become free.
+        limit: how many branches run at once.
+
+    Returns:
+        To be awaited: a list of the results, in the order of the items.
+
+    Raises:
+        NotInWorkflow: made in a task or thread that does not own the scope.
+        UsageError: the limit is below 1.
+    """
+    scope = _async_scope("map")
+    return _all(map_in(scope, _awaiting(fn), items, limit))
+
+
+def check_awaitable(calls: Iterable[object]) -> None:
+    """Refuse what cannot be awaited, before anything is begun.
+
+    Raises:
+        UsageError: an argument is not a call.
+    """
+    for call in calls:
+        if not inspect.isawaitable(call):
+            hint = "write `gather(*calls)`" if isinstance(call, list | tuple) else None
+            raise UsageError(
+                f"gather takes calls to await, not {type(call).__name__}",
+                hint=hint or "call a sync step as `step.call(...)` inside gather",
+            )
+
+
+def _async_scope(word: str) -> Scope | None:
+    scope = calling_scope(word)
+    if scope is not None and scope.owner < 0:
+        raise NotInWorkflow(
+            f"durable.{word} was called in a sync workflow, which cannot await it",
+            hint=f"write `durable.sync.{word}(...)`",
+        )
+    return scope
+
+
+def _awaiting(fn: Callable[[T], Awaitable[U]]) -> Callable[[T], Awaitable[U]]:
+    call: Callable[[T], Awaitable[U]] = getattr(fn, "call", fn)
+
+    async def branch(item: T) -> U:
+        made = call(item)
+        if not inspect.isawaitable(made):
+            raise UsageError(
+                f"map takes a step or an async function; {getattr(fn, '__name__', fn)!r} "
+                f"returned {type(made).__name__}",
+                hint="make it `async def`, or decorate it with @step",
+            )
+        return await made
+
+    return branch
+
+
+async def _as_tuple(results: Awaitable[list[Any]]) -> tuple[Any, ...]:
+    return tuple(await results)
+
+
+async def _all(results: Awaitable[list[U]]) -> list[U]:
+    return await results

@@ -1,0 +1,286 @@
+"""The same words for code without `async`: scripts, web frameworks, sync workflows.
+
+`sync.connect()` gives a client whose methods block. It is the async client, whose coroutines are
+run in an event loop of its own thread: there is one bridge, and nothing is written twice.
+
+Inside a sync workflow, steps are simply called. To run several at once:
+
+    receipts = sync.map(charge, orders)
+    one, two = sync.gather(charge.call("A-1"), notify.call("A-1"))
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from durable import client as async_client
+from durable.concurrency import MAP_LIMIT, HasCall, check_awaitable
+from durable.decorators import WorkflowFunction
+from durable.errors import NotInWorkflow
+from durable.runtime.branches import gather_in, map_in
+from durable.runtime.scopes import Scope, calling_scope, here
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+# -- in sync workflows ---------------------------------------------------------------------------
+
+
+@overload
+def gather(a: Awaitable[A], b: Awaitable[B], /) -> tuple[A, B]: ...
+@overload
+def gather(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> tuple[A, B, C]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
+) -> tuple[A, B, C, D]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], e: Awaitable[E], /
+) -> tuple[A, B, C, D, E]: ...
+@overload
+def gather(*calls: Awaitable[T]) -> tuple[T, ...]: ...
+def gather(*calls: Awaitable[Any]) -> tuple[Any, ...]:
+    """Make several calls at once and wait for all: `sync.gather(a.call(1), b.call(2))`.
+
+    Raises:
+        NotInWorkflow: called in async code.
+        UsageError: an argument is no call.
+    """
+    scope = _sync_scope("gather")
+    check_awaitable(calls)
+    return tuple(_block(scope, lambda: gather_in(scope, calls)))
+
+
+@overload
+def map(fn: HasCall[T, U], items: Iterable[T], *, limit: int = MAP_LIMIT) -> list[U]: ...
+@overload
+def map(
+    fn: Callable[[T], Coroutine[Any, Any, U]], items: Iterable[T], *, limit: int = MAP_LIMIT
+) -> list[U]: ...
+@overload
+def map(fn: Callable[[T], U], items: Iterable[T], *, limit: int = MAP_LIMIT) -> list[U]: ...
+def map(fn: Any, items: Iterable[Any], *, limit: int = MAP_LIMIT) -> list[Any]:
+    """Call `fn` on each item, `limit` at a time, and wait for all.
+
+    Args:
+        fn: a step, or a plain function that calls steps: each item then has a thread.
+        items: read as places become free.
+        limit: how many branches run at once.
+
+    Raises:
+        NotInWorkflow: called in async code.
+        UsageError: the limit is below 1.
+    """
+    scope = _sync_scope("map")
+    return _block(scope, lambda: map_in(scope, _in_branches(fn, limit), items, limit))
+
+
+def run(call: Awaitable[T]) -> T:
+    """Make one call and wait for it; for async steps: `sync.run(fetch(url))`.
+
+    Raises:
+        NotInWorkflow: called in async code.
+        UsageError: it is no call.
+    """
+    scope = _sync_scope("run")
+    check_awaitable([call])
+    return _block(scope, lambda: call)
+
+
+def _sync_scope(word: str) -> Scope | None:
+    """The scope of the sync workflow that is running; None outside a run."""
+    scope = calling_scope(f"sync.{word}")
+    if (scope is not None and scope.owner > 0) or (scope is None and _in_event_loop()):
+        fix = "await the call" if word == "run" else f"write `await durable.{word}(...)`"
+        raise NotInWorkflow(
+            f"sync.{word} was called in async code, where it would block the event loop", hint=fix
+        )
+    return scope
+
+
+def _in_event_loop() -> bool:
+    try:
+        anyio.get_current_task()
+    except anyio.NoEventLoopError:
+        return False
+    return True
+
+
+def _block(scope: Scope | None, work: Callable[[], Awaitable[T]]) -> T:
+    if scope is not None:
+        return scope.execution.from_thread(scope, work)
+
+    async def plain() -> T:
+        return await work()
+
+    return anyio.run(plain)
+
+
+def _in_branches(fn: Callable[..., Any], limit: int) -> Callable[[Any], Awaitable[Any]]:
+    """The function as a branch makes it: awaited, or in a thread that owns the branch's scope."""
+    if hasattr(fn, "call") or inspect.iscoroutinefunction(fn):
+        return fn
+    # Threads of their own: a branch that waited for a thread of the run's pool, while the run
+    # waits for its branches, could wait for ever.
+    threads = anyio.CapacityLimiter(max(1, limit))
+
+    async def branch(item: Any) -> Any:
+        return await anyio.to_thread.run_sync(
+            _own, here.get(), fn, item, limiter=threads, abandon_on_cancel=True
+        )
+
+    return branch
+
+
+def _own(place: object, fn: Callable[[T], U], item: T) -> U:
+    if not isinstance(place, Scope):
+        return fn(item)
+    with place.entered():
+        return fn(item)
+
+
+# -- the blocking client -------------------------------------------------------------------------
+
+
+class _Bridge:
+    """An event loop in a thread, and what is awaited in it."""
+
+    def __init__(self, portal: anyio.from_thread.BlockingPortal) -> None:
+        self._portal = portal
+
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        return self.wrapped(self._portal.call(functools.partial(fn, *args, **kwargs)))
+
+    def wrapped(self, value: Any) -> Any:
+        """What has coroutines becomes its blocking counterpart; anything else stays."""
+        if isinstance(value, async_client.Handle):
+            return Handle(self, value)
+        if isinstance(value, AsyncIterator):
+            return self.iterate(value)
+        return value
+
+    def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
+        async def next_item() -> Any:
+            return await anext(items, _END)
+
+        while (item := self._portal.call(next_item)) is not _END:
+            yield item
+
+
+_END = object()
+
+
+if TYPE_CHECKING:
+    # The signatures alone: what they do is generated from the async classes, and a test compares
+    # the two.
+
+    class Handle(Generic[R]):
+        """A handle whose methods block; see `durable.client.Handle`."""
+
+        def __init__(self, bridge: _Bridge, wrapped: async_client.Handle[R]) -> None: ...
+        @property
+        def id(self) -> str: ...
+        @property
+        def instance(self) -> str: ...
+        @property
+        def workflow(self) -> str: ...
+        @property
+        def queue(self) -> str: ...
+        def result(self, timeout: float | None = None) -> R: ...
+        def status(self) -> async_client.Status: ...
+        def steps(self) -> list[async_client.StepSummary]: ...
+
+    class Client:
+        """A client whose methods block; see `durable.client.Client`."""
+
+        def __init__(self, bridge: _Bridge, wrapped: async_client.Client) -> None: ...
+        def start(
+            self, workflow: WorkflowFunction[P, R], /, *args: P.args, **kwargs: P.kwargs
+        ) -> Handle[R]: ...
+        def run(
+            self, workflow: WorkflowFunction[P, R], /, *args: P.args, **kwargs: P.kwargs
+        ) -> R: ...
+        def get(self, id: str) -> Handle[Any]: ...
+        def list(
+            self,
+            *,
+            workflow: str | None = None,
+            status: str | None = None,
+            limit: int | None = None,
+        ) -> Iterator[async_client.RunSummary]: ...
+
+else:
+
+    def _blocking(cls: type) -> type:
+        """A class with the public methods and properties of an async one, which block."""
+        members = {
+            name: _blocking_member(member)
+            for name, member in vars(cls).items()
+            if not name.startswith("_")
+        }
+        members["__doc__"] = f"Blocks where `durable.client.{cls.__name__}` is awaited."
+        return type(cls.__name__, (_Blocking,), {**members, "__module__": __name__})
+
+    class _Blocking:
+        def __init__(self, bridge: _Bridge, wrapped: object) -> None:
+            self._bridge = bridge
+            self._wrapped = wrapped
+
+        def __repr__(self) -> str:
+            return f"<blocking {self._wrapped!r}>"
+
+        def __class_getitem__(cls, item: object) -> type:
+            return cls
+
+    def _blocking_member(member: Any) -> Any:
+        if isinstance(member, property):
+            return property(lambda self: member.fget(self._wrapped), doc=member.__doc__)
+
+        @functools.wraps(member)
+        def method(self: _Blocking, *args: Any, **kwargs: Any) -> Any:
+            bound = functools.partial(member, self._wrapped)
+            if inspect.iscoroutinefunction(member):
+                return self._bridge.call(bound, args, kwargs)
+            return self._bridge.wrapped(bound(*args, **kwargs))
+
+        return method
+
+    Handle = _blocking(async_client.Handle)
+    Client = _blocking(async_client.Client)
+
+
+@contextlib.contextmanager
+def connect(url: str | None = None, *, patience: float | None = 30.0) -> Iterator[Client]:
+    """A blocking client of the store at `url`, for as long as the `with` block lasts.
+
+    Arguments and errors as of `durable.connect`.
+    """
+    with anyio.from_thread.start_blocking_portal() as portal:
+        opened = async_client.connect(url, patience=patience)
+        with portal.wrap_async_context_manager(opened) as client:
+            yield Client(_Bridge(portal), client)

@@ -1,0 +1,76 @@
+"""Workflows for the tests of the command line. Loaded as a TARGET, by processes too."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import anyio
+
+from durable import step, workflow
+
+
+@step
+async def note(word: str) -> str:
+    print(f"note {word}", flush=True)
+    return word
+
+
+@step
+async def gate(name: str) -> str:
+    """Tells that it has begun, then waits for a file of that name in the working folder."""
+    print(f"gate {name}", flush=True)
+    while not Path(name).exists():  # noqa: ASYNC240  # the file is another process's
+        await anyio.sleep(0.01)
+    return name
+
+
+@step
+def hang() -> None:
+    print("hang", flush=True)
+    threading.Event().wait()
+
+
+@step(attempts=1)
+async def fail(said: str) -> None:
+    raise PermissionError(said)
+
+
+@step
+async def die() -> None:
+    if not Path("alive").exists():  # noqa: ASYNC240
+        os._exit(9)
+
+
+@workflow
+async def three(word: str, times: int = 1) -> list[str]:
+    first = await note(word * times)
+    second = await gate("go")
+    return [first, second, await note("last")]
+
+
+@workflow
+async def failing(said: str) -> None:
+    await note("before")
+    await fail(said)
+
+
+@workflow
+async def quick(word: str) -> dict[str, str]:
+    return {"said": await note(word)}
+
+
+@workflow
+def hanging() -> None:
+    hang()
+
+
+@workflow
+async def deadly() -> str:
+    await note("kept")
+    await die()
+    return await note("done")
+
+
+not_a_workflow = 1

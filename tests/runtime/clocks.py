@@ -1,0 +1,92 @@
+"""Event loops whose time is virtual: they never wait, and say so when a program is stuck."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+
+T = TypeVar("T")
+
+FOR_EVER = 1e9  # virtual seconds; a program that is still waiting then is in a deadlock
+TURNS_MAX = 500_000  # of the event loop; a program that takes more is spinning
+
+BACKENDS = ["asyncio", pytest.param("trio", marks=pytest.mark.requires("trio"))]
+
+
+class Stuck(AssertionError):
+    """Nothing will ever happen any more, or something happens for ever."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Jumps to the next timer as soon as nothing else can run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seconds = 0.0
+        self._turns = 0
+        self._select = self._selector.select  # type: ignore[attr-defined]
+        self._selector.select = self._jump  # type: ignore[attr-defined]
+
+    def time(self) -> float:
+        return self._seconds
+
+    def _jump(self, timeout: float | None) -> Any:
+        self._turns += 1
+        if self._turns > TURNS_MAX:
+            self._turns = 0  # so that the loop can be closed
+            raise Stuck(f"more than {TURNS_MAX} turns of the event loop")
+        events = self._select(0)
+        if timeout is None and not events:
+            raise Stuck("every task waits and no timer is set")
+        if timeout and not events:
+            self._seconds += timeout
+        return events
+
+
+def run(backend: str, main: Callable[[], Awaitable[T]], *, seed: int = 0) -> T:
+    """`main` under a virtual clock; the seed fixes what trio leaves to chance."""
+
+    async def bounded() -> T:
+        with anyio.move_on_after(FOR_EVER):
+            return await main()
+        raise Stuck("every task waits for ever")
+
+    if backend == "asyncio":
+        return anyio.run(bounded, backend_options={"loop_factory": VirtualLoop})
+    import trio
+    import trio.testing
+
+    _seed_trio(seed)
+    return anyio.run(
+        bounded,
+        backend="trio",
+        backend_options={
+            "clock": trio.testing.MockClock(autojump_threshold=0),
+            "instruments": [_TrioTurns()],
+        },
+    )
+
+
+def _seed_trio(seed: int) -> None:
+    """Trio reverses its batches of tasks by chance; this is how hypothesis makes it repeat."""
+    import trio
+
+    internals: Any = trio._core._run  # type: ignore[attr-defined]
+    internals._r.seed(seed)
+    internals._ALLOW_DETERMINISTIC_SCHEDULING = True
+
+
+class _TrioTurns:
+    """Ends a trio program that spins."""
+
+    def __init__(self) -> None:
+        self._turns = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self._turns += 1
+        if self._turns > TURNS_MAX:
+            raise KeyboardInterrupt(f"more than {TURNS_MAX} turns of the event loop")
