@@ -304,8 +304,8 @@ def _describe(fn: Callable[..., Any], name: str | None, what: str) -> dict[str, 
                 hint=f'give it one: @{what}(name="...")',
             )
     check_id(name, what=f"name of a {what}")
-    signature = inspect.signature(fn)
     hints = _hints(fn)
+    signature = inspect.signature(fn, eval_str=True)
     for parameter, annotation in hints.items():
         # The arguments of a step are not stored: a client or a session is a fine argument.
         if what == "workflow" or parameter == "return":

@@ -397,11 +397,13 @@ def repetitions_have_reasons(case: Case, run: Run) -> Iterable[Violation]:
         if body.slot in run.expected.optional:
             continue  # a decision closed its branch
         process = case.story.processes[body.process]
-        ends = [end for end in (process.killed, case.fenced_at(run, body.epoch)) if end]
+        fenced = case.fenced_at(run, body.epoch)
+        ends = [process.killed] if process.killed else []
+        if fenced is not None:  # before that it was stopped, or starved
+            ends += [fenced, *(stop for stop in process.stops if stop < fenced)]
         if not any(body.at > end - IN_FLIGHT for end in ends):
-            yield Violation(
-                "repeated", run.name, f"{body} left no record, and nothing had happened"
-            )
+            text = f"{body} left no record, and had no reason to"
+            yield Violation("repeated", run.name, text)
 
 
 def attempts_follow_failures(_: Case, run: Run) -> Iterable[Violation]:

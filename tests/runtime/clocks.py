@@ -12,7 +12,8 @@ import pytest
 T = TypeVar("T")
 
 FOR_EVER = 1e9  # virtual seconds; a program that is still waiting then is in a deadlock
-TURNS_MAX = 500_000  # of the event loop; a program that takes more is spinning
+BUSY_TURNS = 1_000  # anyio cancels again every turn: a loop that only does that lets time pass
+TURNS_MAX = 100_000  # of the event loop; a program that takes more is spinning
 
 BACKENDS = ["asyncio", pytest.param("trio", marks=pytest.mark.requires("trio"))]
 
@@ -28,6 +29,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__()
         self._seconds = 0.0
         self._turns = 0
+        self._busy = 0
         self._select = self._selector.select  # type: ignore[attr-defined]
         self._selector.select = self._jump  # type: ignore[attr-defined]
 
@@ -37,13 +39,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _jump(self, timeout: float | None) -> Any:
         self._turns += 1
         if self._turns > TURNS_MAX:
-            self._turns = 0  # so that the loop can be closed
+            self._turns -= 5_000  # so that the loop can be closed
             raise Stuck(f"more than {TURNS_MAX} turns of the event loop")
         events = self._select(0)
         if timeout is None and not events:
             raise Stuck("every task waits and no timer is set")
+        self._busy = 0 if timeout else self._busy + 1
         if timeout and not events:
             self._seconds += timeout
+        elif self._busy > BUSY_TURNS and self._scheduled:  # type: ignore[attr-defined]
+            self._busy = 0
+            self._seconds = max(
+                self._seconds, self._scheduled[0].when()  # type: ignore[attr-defined]
+            )
         return events
 
 

@@ -14,7 +14,14 @@ import pytest
 
 from durable.errors import UsageError
 from durable.protocol.records import Lease
-from durable.runtime.locks import STALE_SECONDS, LockFile, prove_dead, runtime_folder
+from durable.runtime.locks import (
+    STALE_SECONDS,
+    LockFile,
+    discard,
+    orphans,
+    prove_dead,
+    runtime_folder,
+)
 
 pytestmark = pytest.mark.requires("flock")
 
@@ -284,3 +291,22 @@ def test_private_folder_that_is_not(tmp_path: Path, trap: str) -> None:
 
     with pytest.raises(UsageError, match="DURABLE_RUNTIME_DIR"):
         runtime_folder(None, {"XDG_RUNTIME_DIR": str(tmp_path)})
+
+
+def test_orphans_are_the_workers_whose_locks_are_free(tmp_path: Path) -> None:
+    """A look at the folder tells the dead from the living, and strangers' files from both."""
+    held = LockFile.hold(tmp_path, "worker-alive")
+    leave_behind(tmp_path, "worker-dead", "worker-dead")
+    leave_behind(tmp_path, "another id", "worker-odd")
+    (tmp_path / "..lock").write_text("..")
+
+    assert orphans(tmp_path) == ["worker-dead"]
+    assert (tmp_path / "worker-dead.lock").exists()
+
+    discard(tmp_path, "worker-dead")
+    discard(tmp_path, "worker-alive")
+
+    assert orphans(tmp_path) == []
+    assert (tmp_path / "worker-alive.lock").exists()
+
+    held.release()

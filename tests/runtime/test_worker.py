@@ -305,6 +305,21 @@ async def test_a_run_of_an_unknown_workflow_is_left_to_others() -> None:
         assert await w.result("r") == 6
 
 
+async def test_a_marker_in_another_queue_than_the_runs_own_is_sent_home() -> None:
+    """Two starts of one id on two queues make one run, executed once."""
+    async with world() as w:
+        start = await w.start("r", quickly, 3)
+        stray = msgspec.structs.replace(start, queue="other")
+        await markers.create(w.store, markers.for_start("r", stray))
+        await w.process(queues=("other",))
+        await w.until(lambda: names.marker("other", "r") not in w.bucket._names)
+        assert bodies == {}
+        await w.process()
+
+        assert await w.result("r") == 6
+        assert bodies == {"quick 3": 1}
+
+
 async def test_until_idle_returns_when_nothing_needs_a_worker() -> None:
     """`worker --until-idle` carries what there is, more than fits at once, and ends."""
     async with world() as w:

@@ -105,6 +105,12 @@ def make(
     return instance
 
 
+def says_its_arguments(cls: type[BaseException]) -> bool:
+    """Whether `str()` of its instances is a builtin class's, so follows from arguments alone."""
+    owner: Any = next(base for base in cls.__mro__ if "__str__" in vars(base))
+    return not owner.__flags__ & _HEAP_TYPE
+
+
 def _initialise(base: Any, instance: BaseException, args: tuple[object, ...]) -> None:
     # Refused if a subclass passed its base something else; then the slots hold the rest.
     with suppress(Exception):

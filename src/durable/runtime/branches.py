@@ -53,6 +53,9 @@ class Branches:
             if self._scope is not None:
                 self._scope.finished(self._path)
         if self._errors:
+            if self._scope is not None:
+                # Tasks of the user's own in a closed branch see the cancellation first.
+                await self._scope.execution.turnstile.settled().wait()
             raise self._errors[0]
         return [self._results[index] for index in range(len(self._results))]
 

@@ -477,22 +477,41 @@ class Execution:
     ) -> None:
         """Write whatever cancellations user code sends: only closing the run interrupts it.
 
-        (Or a decision that closes the branch: then nobody waits for the record.) Native asyncio cancellation pierces anyio's shields. The nonce makes the write safe to
-        repeat, and the cancellation is raised at this strand's next durable call.
+        (Or a decision that closes the branch: then nobody waits for the record.) Native asyncio
+        cancellation pierces anyio's shields, and may come again every turn. So the first one
+        moves the write to a task of the run's own; the nonce makes it safe to repeat. The
+        cancellation is raised at this strand's next durable call.
         """
-        written = False
-        while not written and self._guard() and self._is_open(branch):
+        if self._guard() and self._is_open(branch):
             try:
                 with self._wait(branch, shield=True):
-                    await write(record)
-                    written = True
+                    await self._write_or_close(write, record)
             except anyio.get_cancelled_exc_class():
                 self._owed[strand()] = cancel_requests()
-            except StoreError as e:
-                # The record is not in the store, so nobody may see the outcome.
-                self.close(Stopped("store", error=e))
+                await self._write_apart(write, record, branch)
         self._guard()  # what an owner without its lease has recorded, its successor hands over
         await self._check_open(branch)
+
+    async def _write_or_close(self, write: Callable[[Any], Awaitable[None]], record: Any) -> None:
+        try:
+            await write(record)
+        except StoreError as e:
+            # The record is not in the store, so nobody may see the outcome.
+            self.close(Stopped("store", error=e))
+
+    async def _write_apart(
+        self, write: Callable[[Any], Awaitable[None]], record: Any, branch: Scope
+    ) -> None:
+        assert self._tasks is not None
+        ended = anyio.Event()
+
+        async def apart() -> None:
+            with self._wait(branch, shield=False):
+                await self._write_or_close(write, record)
+            ended.set()
+
+        self._tasks.start_soon(apart)
+        await self._in_turn(ended, branch)
 
     async def _in_turn(self, event: anyio.Event, branch: Scope) -> None:
         """Wait for the turn, whatever cancellations user code sends meanwhile."""

@@ -12,6 +12,7 @@ from durable.errors import StoreError
 from durable.protocol import names, records
 from durable.protocol.records import Marker, Start
 from durable.runtime import markers
+from durable.runtime.branches import gather_in
 from durable.runtime.closing import Stopped
 from durable.runtime.definitions import Workflows
 from durable.runtime.identity import Identity, Options
@@ -52,6 +53,7 @@ class Holdings:
         self._open = True
         self._solitude = Solitude()
         self._taking: set[str] = set()
+        self._leaving: set[str] = set()
         self._backlog: list[Stored] = []
         self._changed = anyio.Event()
         self._leasing = anyio.Lock()
@@ -88,7 +90,7 @@ class Holdings:
 
     def has(self, run: str) -> bool:
         """Whether this run is carried here, or about to be."""
-        return run in self.runners or run in self._taking
+        return run in self.runners or run in self._taking or run in self._leaving
 
     @property
     def room(self) -> int:
@@ -158,24 +160,20 @@ class Holdings:
         identity = await self._lease(run)
         try:
             marker = markers.for_start(run, start, holder=identity.id, owner=self._system.token())
-            answers: dict[str, Written | Refused] = {}
-
-            async def create_start() -> None:
-                name, body = names.start(run), records.encode(start)
-                answers["start"] = await self._store.create(name, body, nonce=start.nonce)
-
-            async def create_marker() -> None:
-                answers["marker"] = await markers.create(self._store, marker)
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(create_start)
-                tasks.start_soon(create_marker)
-            mine = answers["marker"]
+            name, body = names.start(run), records.encode(start)
+            theirs: Written | Refused
+            theirs, mine = await gather_in(
+                None,
+                [
+                    self._store.create(name, body, nonce=start.nonce),
+                    markers.create(self._store, marker),
+                ],
+            )
             if isinstance(mine, Written):
-                fresh = all(isinstance(a, Written) and a.first for a in answers.values())
+                fresh = mine.first and isinstance(theirs, Written) and theirs.first
                 held = Held(marker, mine.generation, marker.nonce, fresh, first=True)
                 self._begin(identity, held, "wake")
-            return answers["start"]
+            return theirs
         finally:
             self._taking.discard(run)
             self._tell()
@@ -204,7 +202,7 @@ class Holdings:
         runner = Runner(
             around=identity.around, workflows=self._workflows, worker=identity.id,
             label=self._options.label, version=self._options.version, solitude=self._solitude,
-            spawn=self._spawn, spawn_leased=lambda work: self._spawn_leased(identity, work),
+            spawn=self._spawn, spawn_last=lambda work: self._spawn_last(identity, run, work),
             held=held, why=why,
         )  # fmt: skip
         self.runners[run] = runner
@@ -250,13 +248,18 @@ class Holdings:
     def _spawn(self, work: Work) -> None:
         self._tasks.start_soon(work)
 
-    def _spawn_leased(self, identity: Identity, work: Work) -> None:
+    def _spawn_last(self, identity: Identity, run: str, work: Work) -> None:
+        """Delete the marker of a run that is over; until that is known, nobody takes it here."""
+        self._leaving.add(run)
+
         async def leased() -> None:
             try:
                 await identity.leased(work)
             except StoreError as e:
                 # Only clean-up is done this way; whoever lists the marker does it again.
                 log.warning("clean-up is left to the next list: %s", e.message)
+            finally:
+                self._leaving.discard(run)
             self._tell()
             self._on_change()  # a marker has gone: that may have been the last
 

@@ -197,6 +197,30 @@ def prove_dead(folder: Path, lease: Lease, boot: str) -> DeadProof | None:
     return None if descriptor is None else DeadProof(path, descriptor)
 
 
+def orphans(folder: Path) -> list[str]:
+    """Worker ids whose lock file is there and free: their processes are dead.
+
+    It costs no store call, so it can be asked every second.
+    """
+    dead = []
+    for path in folder.glob(f"*{_SUFFIX}") if HAVE_FLOCK else ():
+        worker = path.name.removesuffix(_SUFFIX)
+        descriptor = _lock_existing(path, worker) if _WORKER_ID.fullmatch(worker) else None
+        if descriptor is not None:
+            DeadProof(path, descriptor).release()
+            dead.append(worker)
+    return dead
+
+
+def discard(folder: Path, worker: str) -> None:
+    """Remove the lock file of a dead worker that left no lease."""
+    if _WORKER_ID.fullmatch(worker):
+        path = folder / f"{worker}{_SUFFIX}"
+        descriptor = _lock_existing(path, worker)
+        if descriptor is not None:
+            DeadProof(path, descriptor).done()
+
+
 def _create_locked(path: Path, content: str) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o644)
     try:

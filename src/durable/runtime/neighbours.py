@@ -1,15 +1,15 @@
 """Looking after other workers, so that a dead one is noticed soon and cheaply.
 
 Each worker watches the three before it in the circle of sorted ids, by one get when their lease
-would have run out, and tries the lock files of workers on its own host once a second, which
-costs no store call. What nobody watched, the slow list of the queue finds.
+would have run out, and tries the lock files of its host once a second, which costs no store
+call. What nobody watched, the slow list of the queue finds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from durable.protocol import names
+from durable.protocol import leases, names
 from durable.runtime.sweeper import Sweeper, decode_lease
 from durable.store import Store, Stored
 
@@ -45,10 +45,10 @@ class Neighbours:
         if boot() >= self._list_at:
             await self._list()
             self._list_at = boot() + self._store.pace.slow
+        dead = await self._sweeper.judge_orphans()
         watched = self._watched()
-        dead = False
         for worker, stored in list(self._leases.items()):
-            if await self._is_dead(worker, stored, by_age=worker in watched):
+            if worker in watched and await self._has_run_out(worker, stored):
                 del self._leases[worker]
                 dead = True
         return dead
@@ -59,20 +59,18 @@ class Neighbours:
         alive = [stored for stored in listed if decode_lease(stored).state == "alive"]
         self._leases = {names.last_part(stored.name): stored for stored in alive}
 
-    async def _is_dead(self, worker: str, stored: Stored, *, by_age: bool) -> bool:
-        if worker == self._own_id():
+    async def _has_run_out(self, worker: str, stored: Stored) -> bool:
+        if not leases.expired(stored.updated, self._store.now(), decode_lease(stored)):
             return False
-        lease = decode_lease(stored)
-        if by_age and self._store.now() > stored.updated + lease.ttl + lease.margin:
-            current = await self._store.read(stored.name)
-            if current is None:
-                return True
-            self._leases[worker] = current
-            return await self._sweeper.judge(current)
-        return await self._sweeper.judge_by_lock(stored, lease)
+        current = await self._store.read(stored.name)
+        if current is None:
+            return True
+        self._leases[worker] = current
+        return await self._sweeper.judge(current)
 
     def _watched(self) -> set[str]:
         """The three before us in the circle of sorted ids."""
         ids = sorted({*self._leases, self._own_id()})
         place = ids.index(self._own_id())
-        return {ids[(place - i) % len(ids)] for i in range(1, WATCHED + 1)}
+        before = {ids[(place - i) % len(ids)] for i in range(1, WATCHED + 1)}
+        return before - {self._own_id()}

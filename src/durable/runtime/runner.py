@@ -38,7 +38,7 @@ class Runner:
         worker: the id under which the worker holds its lease.
         version: the code version that stands in attention hints.
         spawn: starts a task of the worker.
-        spawn_leased: the same for work that must end with the lease.
+        spawn_last: the same for the last thing done for a run; it ends with the lease.
     """
 
     around: Surroundings
@@ -48,7 +48,7 @@ class Runner:
     version: str
     solitude: Solitude
     spawn: Callable[[Work], None]
-    spawn_leased: Callable[[Work], None]
+    spawn_last: Callable[[Work], None]
     held: Held
     why: Why
     execution: Execution | None = None
@@ -97,6 +97,8 @@ class Runner:
             return await self._park(
                 None, Attention("corrupt", f"run {self.run!r}: {e}", hint=_CORRUPT_HINT)
             )
+        if facts.start.queue != self.held.marker.queue:
+            return await self._send_home(facts)
         if facts.result is not None:
             return await self._finish(facts, facts.result)
         definition = self.workflows.get(facts.start.workflow)
@@ -230,9 +232,9 @@ class Runner:
         )  # fmt: skip
         name = names.history(moments.stamp(result.time), self.run)
         await store.create(name, records.encode(entry), nonce=entry.nonce)
-        if self.held.marker.flagged:
+        if self.held.marker.flagged or not facts.fresh:
             await unflag(store, start.queue, self.run)
-        self.spawn_leased(self._delete_marker)
+        self.spawn_last(self._delete_marker)
         return True
 
     async def _delete_marker(self) -> None:
@@ -264,6 +266,16 @@ class Runner:
 
         if not await markers.let_go(store, self.held, touched):
             await self._give_back()
+        return True
+
+    async def _send_home(self, facts: Facts) -> bool:
+        """The marker stands in another queue than the run's own: one marker is enough."""
+        await markers.wake(self.around.store, self.run, facts.start, nonce=self.around.system.token)
+
+        async def nothing() -> bool:
+            return False
+
+        await markers.let_go(self.around.store, self.held, nothing)
         return True
 
     async def _give_back(self) -> bool:

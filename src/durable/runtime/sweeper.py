@@ -76,6 +76,20 @@ class Sweeper:
                 proof.done()
         return fenced
 
+    async def judge_orphans(self) -> bool:
+        """Fence the workers of this host whose lock files say that they are dead."""
+        folder = self.runtime_folder
+        if folder is None:
+            return False
+        fenced = False
+        for worker in locks.orphans(folder):
+            stored = await self.store.read(names.worker(worker))
+            if stored is None or decode_lease(stored).state == "dead":
+                locks.discard(folder, worker)
+            else:
+                fenced |= await self.judge(stored)
+        return fenced
+
     def _of_another_boot(self, lease: Lease) -> bool:
         """An embedded store lives on one machine: leases of an earlier boot are dead."""
         return bool(self.store.backend.boot) and lease.boot != self.store.backend.boot

@@ -53,6 +53,7 @@ class Turnstile:
         self._next = 1
         self._known: dict[int, anyio.Event] = {}
         self._held: list[anyio.Event] = []
+        self._settling: list[anyio.Event] = []
         self._start_dispatcher = start_dispatcher
         self._dispatching = False
         self._news = anyio.Event()
@@ -89,6 +90,13 @@ class Turnstile:
         """The order number of a record of ours: its body has ended, its create is not yet sent."""
         self._issued += 1
         return self._issued
+
+    def settled(self) -> anyio.Event:
+        """Set when the run has come to rest, before the next outcome is handed over."""
+        event = anyio.Event()
+        self._settling.append(event)
+        self._tell()
+        return event
 
     def live_turn(self, number: int) -> anyio.Event | None:
         """Our record of that number is acknowledged; its call awaits the outcome."""
@@ -128,7 +136,7 @@ class Turnstile:
         """The run is closed: every waiter goes on and finds that out."""
         for _, event in self._awaited:
             event.set()
-        for event in [*self._known.values(), *self._held]:
+        for event in [*self._known.values(), *self._held, *self._settling]:
             event.set()
 
     # -- the dispatcher ---------------------------------------------------------------------------
@@ -143,7 +151,9 @@ class Turnstile:
                 self._hand_over_next()
 
     def _pending(self) -> bool:
-        return self._recorded_is_due() or self._own_is_due() or bool(self._held)
+        return bool(
+            self._settling or self._recorded_is_due() or self._own_is_due() or self._held
+        )
 
     def _recorded_is_due(self) -> bool:
         return bool(self._awaited) and (
@@ -154,7 +164,9 @@ class Turnstile:
         return self._next in self._known and not self._awaited and not self._uncancelled
 
     def _hand_over_next(self) -> None:
-        if self._recorded_is_due():
+        if self._settling:
+            self._settling.pop().set()
+        elif self._recorded_is_due():
             place, event = heapq.heappop(self._awaited)
             self._leave(place)
             event.set()
