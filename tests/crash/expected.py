@@ -19,6 +19,7 @@ class Expected:
         values: slots that must hold a value, with the failed attempts before it.
         errors: slots that must hold an error, with the failed attempts recorded before it.
         optional: slots that may hold a value, or nothing: a decision closed their branch.
+        either: pairs of optional slots of which one is received, and not the other.
         order: the slots in the order in which they must be received; None if chance decides it.
         in_record_order: each outcome is received as soon as it is handed over.
         fails: the slot whose error is the run's; None if it completes.
@@ -27,6 +28,7 @@ class Expected:
     values: dict[str, int]
     errors: dict[str, int] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
+    either: tuple[tuple[str, str], ...] = ()
     order: tuple[str, ...] | None = None
     in_record_order: bool = False
     fails: str | None = None
@@ -111,6 +113,12 @@ def _decided(width: int) -> Expected:
     return Expected({"fuse": 0, "after": 0}, {"spark": 0}, optional=closed)
 
 
+def _impatient(width: int) -> Expected:
+    either = tuple((f"slow-{i}", f"instead-{i}") for i in range(width))
+    optional = frozenset(slot for pair in either for slot in pair)
+    return Expected({"last": 0}, optional=optional, either=either)
+
+
 EXPECTED: dict[str, Callable[[int], Expected]] = {
     "sequence": _sequence,
     "caught": _caught,
@@ -123,4 +131,5 @@ EXPECTED: dict[str, Callable[[int], Expected]] = {
     "large": _large,
     "nested": _nested,
     "decided": _decided,
+    "impatient": _impatient,
 }

@@ -71,8 +71,8 @@ class Harness:
                 number = len(self.story.started)
                 kind, width = kinds[number % len(kinds)], self.chance.randint(1, 4)
                 run = f"{kind}/{number}"  # a slash, so that ids must be encoded
-                await client.start(getattr(workflows, kind).options(id=run), width)
                 self.story.started[run] = (kind, width)
+                await client.start(getattr(workflows, kind).options(id=run), width)
             await anyio.sleep(GLANCE)
 
     # -- harm -------------------------------------------------------------------------------------
@@ -87,8 +87,10 @@ class Harness:
                 await anyio.sleep(self.chance.uniform(*GAP))
                 if not plan:
                     plan = self._plan()
-                stop = "stop" in plan and len(self.fleet.zombies()) < ZOMBIES
-                fault = plan[0] if stop or "kill" not in plan else "kill"
+                # Somebody must be left to take over from those that are stopped.
+                fault = plan[0] if len(self.fleet.zombies()) < ZOMBIES else "kill"
+                if fault not in plan:
+                    continue
                 plan.remove(fault)
                 if fault == "kill":
                     self._kill()

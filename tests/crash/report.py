@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.crash.checker import Verdict, show
+from tests.crash.checker import Verdict
 from tests.crash.evidence import LOGS, Evidence
 
 RUNS_TOLD = 3  # the timelines of more would hide the first
@@ -22,7 +23,9 @@ def explain(evidence: Evidence, verdict: Verdict, folder: Path) -> str:
     ]
     if verdict.violations:
         lines.append(f"VIOLATIONS (seed {evidence.story.seed}, evidence in {folder}):")
-        lines += [f"  {v.kind} {v.run}: {v.text}" for v in verdict.violations[:LINES_KEPT]]
+        lines += [
+            f"  {v.kind} {v.run} ({v.rule}): {v.text}" for v in verdict.violations[:LINES_KEPT]
+        ]
     for run in list(dict.fromkeys(v.run for v in verdict.violations if v.run))[:RUNS_TOLD]:
         lines.append(f"timeline of run {run}:")
         lines += [f"  {at:14.3f} {text}" for at, text in sorted(_events(evidence, run, folder))]
@@ -36,16 +39,16 @@ def _events(evidence: Evidence, run: str, folder: Path) -> Iterator[tuple[float,
         for line in log:
             if line.run == run:
                 processes.add(line.process)
-                yield line.at, f"{kind} {show(asdict(line))}"
+                yield line.at, f"{kind} {_show(asdict(line))}"
     for enter in evidence.entered:
         if enter.run == run:
             processes.add(enter.process)
-            yield enter.at, f"enter {show(asdict(enter))}"
+            yield enter.at, f"enter {_show(asdict(enter))}"
     if found is not None:
         objects = [found.start, *found.steps.values(), *found.attempts.values()]
         for stored in [*objects, *found.epochs.values(), *found.results]:
             if stored is not None:
-                yield stored.created, f"object {stored.name} {show(stored.body)}"
+                yield stored.created, f"object {stored.name} {_show(stored.body)}"
     for name in processes:
         fate = evidence.story.processes[name]
         events = [(fate.started, "started"), (fate.killed, "killed"), (fate.drained, "drained")]
@@ -58,3 +61,9 @@ def _events(evidence: Evidence, run: str, folder: Path) -> Iterator[tuple[float,
         for text in log_file.read_text(errors="replace").splitlines() if log_file.exists() else ():
             if run in text or "lease" in text:
                 yield fate.started, f"log of {name}: {text}"
+
+
+def _show(value: object) -> str:
+    """One object's body, short enough for a report."""
+    text = json.dumps(value)
+    return text if len(text) <= 300 else f"{text[:300]}..."

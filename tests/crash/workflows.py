@@ -26,6 +26,7 @@ from durable.protocol.retries import Retry
 
 PROCESS = os.environ.get("CRASH_PROCESS", "")  # the harness's name for this process
 LARGE = 20_000  # characters: too much to be listed with the run
+PATIENCE = 0.08  # seconds; about half of all bodies take longer
 QUICK = Retry(attempts=3, first=0.05)
 
 _log = os.open(os.environ.get("CRASH_LOG", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -330,4 +331,19 @@ async def decided(width: int) -> list[Seen]:
         await gather(*with_failure, failing_branch())
     except Fatal:
         received.value(await work("after"))
+    return received.items
+
+
+@workflow
+async def impatient(width: int) -> list[Seen]:
+    """A timeout cuts calls off, or just does not: which of the two is an outcome."""
+    received = Received()
+    for i in range(width):
+        try:
+            async with asyncio.timeout(PATIENCE):
+                stamp = await work(f"slow-{i}")
+        except TimeoutError:
+            stamp = await work(f"instead-{i}")
+        received.value(stamp)
+    received.value(await work("last"))
     return received.items

@@ -49,7 +49,7 @@ class Writer:
         self.names += 1
         return f"{prefix}{self.names}"
 
-    # -- expressions -----------------------------------------------------------------------------
+    # -- expressions ----------------------------------------------------------------------------
 
     def call(self) -> str:
         """A durable call, not awaited."""
@@ -65,9 +65,8 @@ class Writer:
         text = f"note({self.call()})"
         if self.native:
             for _ in range(self.chance.randint(0, self.layers - 1)):
-                text = self.chance.choice(
-                    ["through({})", "asyncio.create_task({})", "through(asyncio.create_task({}))"]
-                ).format(text)
+                kinds = ["through({})", "asyncio.create_task(through({}))"]
+                text = self.chance.choice(kinds).format(text)
         elif self.chance.random() < 0.3:
             text = f"through({text})"
         return text
@@ -75,7 +74,7 @@ class Writer:
     def seconds(self) -> float:
         return self.chance.choice([0.0, 0.3, 1.0, 2.0, 5.0])
 
-    # -- statements ---------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def block(self, depth: int, most: int = 3) -> None:
         for _ in range(self.chance.randint(1, most)):
@@ -236,7 +235,7 @@ class Writer:
 
         self.attempt(body, depth, star=True)
 
-    # -- asyncio's own ------------------------------------------------------------------------------
+    # -- asyncio's own -----------------------------------------------------------------------------
 
     def listed(self) -> str:
         return ", ".join(self.noted() for _ in range(self.chance.randint(2, 4)))
@@ -281,9 +280,7 @@ class Writer:
         tasks = self.name("t")
         parts = self.listed()
         self.put(f"{tasks} = [asyncio.ensure_future(x) for x in [{parts}]]")
-        self.put(
-            f"done, _ = await asyncio.wait({tasks}, return_when=asyncio.FIRST_COMPLETED)"
-        )
+        self.put(f"done, _ = await asyncio.wait({tasks}, return_when=asyncio.FIRST_COMPLETED)")
         self.put(f"log([i for i, t in enumerate({tasks}) if t in done])")
         if self.chance.random() < 0.5:
             self.block(depth + 1, 1)
@@ -308,7 +305,7 @@ class Writer:
 
 
 def program(seed: int, *, native: bool, layers: int = 2) -> str:
-    """The source of one workflow function, `async def program()`."""
+    """The source of one workflow function without arguments, named `program`."""
     writer = Writer(random.Random(seed), native=native, layers=layers)
     writer.put("log('begin')")
     while writer.budget > 0:

@@ -68,7 +68,7 @@ async def test_a_started_run_is_executed() -> None:
         await w.start("r", quickly, 21)
 
         assert await w.result("r") == 42
-        await w.until(lambda: not {"live", "bells"} & {n.split("/")[0] for n in w.bucket._names})
+        await w.until(lambda: not {"live", "bells"} & {n.split("/")[0] for n in w.there()})
         left = [n for n in await w.names() if not n.startswith(("runs/", "history/"))]
         assert [n.split("/")[0] for n in left] == ["presence", "workers"]
 
@@ -82,7 +82,7 @@ async def test_store_calls_of_a_run_are_those_of_the_cost_table() -> None:
         await w.until(lambda: not process.worker.runners)
         before = len(w.bucket.log)
         await w.start("r", quickly, 21)
-        await w.until(lambda: any("history/" in n and n.endswith("-r") for n in w.bucket._names))
+        await w.until(lambda: any("history/" in n and n.endswith("-r") for n in w.there()))
         await anyio.sleep(5)
 
         calls = [(verb, n) for verb, n in w.bucket.log[before:] if _of_run(n, "r")]
@@ -94,7 +94,7 @@ async def test_store_calls_of_a_run_are_those_of_the_cost_table() -> None:
                 ("list", "runs/r/"),
                 ("create", f"{folder}steps/{names.encode_part('worker-test quick')}.1"),
                 ("create", f"{folder}result"),
-                ("create", next(n for n in w.bucket._names if n.endswith("-r"))),
+                ("create", next(n for n in w.there() if n.endswith("-r"))),
                 ("delete", names.marker("default", "r")),
             ]
         )
@@ -111,7 +111,7 @@ async def test_a_dead_workers_run_is_taken_over_within_ttl_margin_and_two_second
         await w.start("r", three, "a", 30.0)
         await w.until(lambda: bodies["a1"] == 1)
         second = await w.process()
-        await w.until(lambda: second.worker.id in str(w.bucket._names))
+        await w.until(lambda: second.worker.id in str(w.there()))
         [lease] = [stored async for stored in w.store.list(names.worker(first.worker.id))]
         renewed = lease.updated
         first.kill()
@@ -250,7 +250,43 @@ async def test_a_foreign_object_in_a_runs_folder_parks_that_run_alone() -> None:
         hint = await w.attention("bad")
         assert (hint.reason, name in hint.message) == ("corrupt", True)
         assert await w.result("good") == 8
-        await w.until(lambda: names.marker("default", "bad") not in w.bucket._names)
+        await w.until(lambda: names.marker("default", "bad") not in w.there())
+
+
+async def test_strangers_objects_in_shared_folders_stop_nobody() -> None:
+    """Junk among markers, leases, hints and bells is passed over; every run goes on."""
+    async with world() as w:
+        junk = [
+            names.marker("default", "stranger"),
+            "live/default/no-marker",
+            names.worker("stranger"),
+            "attention/default/stranger",
+            names.presence("stranger"),
+        ]
+        for name in junk:
+            await w.store.create(
+                name, b"\x80junk", nonce="x", meta={"workflow": "worker-test quick"}
+            )
+        await w.process()
+        await w.start("r", quickly, 4)
+        first = await w.process()
+        await w.start("s", three, "s", 30.0)
+        await w.until(lambda: bodies["s0"] == 1)
+        first.kill()
+
+        assert await w.result("r") == 8
+        assert await w.result("s") == ["s0", "s1", "s2"]
+
+
+async def test_a_lease_stays_small_however_much_its_worker_serves() -> None:
+    """It is rewritten every few seconds and comes with every list, so it names no workflows."""
+    async with world() as w:
+        process = await w.process()
+        await w.start("r", three, "a", 30.0)
+        await w.until(lambda: bodies["a0"] == 1)
+
+        [stored] = [s async for s in w.store.list(names.worker(process.worker.id))]
+        assert len(stored.body or b"") < 500
 
 
 async def test_a_flagged_run_is_woken_once_by_each_other_code_version() -> None:
@@ -271,7 +307,7 @@ async def test_a_flagged_run_is_woken_once_by_each_other_code_version() -> None:
         await w.process(version="v2")
 
         assert await w.result("bad") == 2
-        await w.until(lambda: "attention/default/bad" not in w.bucket._names)
+        await w.until(lambda: "attention/default/bad" not in w.there())
 
 
 async def test_an_input_that_no_longer_fits_parks_the_run() -> None:
@@ -312,7 +348,7 @@ async def test_a_marker_in_another_queue_than_the_runs_own_is_sent_home() -> Non
         stray = msgspec.structs.replace(start, queue="other")
         await markers.create(w.store, markers.for_start("r", stray))
         await w.process(queues=("other",))
-        await w.until(lambda: names.marker("other", "r") not in w.bucket._names)
+        await w.until(lambda: names.marker("other", "r") not in w.there())
         assert bodies == {}
         await w.process()
 
@@ -350,10 +386,10 @@ async def test_a_marker_that_lands_again_late_finds_the_run_over() -> None:
         await w.process()
         start = await w.start("r", quickly, 5)
         assert await w.result("r") == 10
-        await w.until(lambda: names.marker("default", "r") not in w.bucket._names)
+        await w.until(lambda: names.marker("default", "r") not in w.there())
         await markers.create(w.store, markers.for_start("r", start))
         await markers.ring(w.store, names.queue_bell("default"), "again")
-        await w.until(lambda: names.marker("default", "r") not in w.bucket._names)
+        await w.until(lambda: names.marker("default", "r") not in w.there())
 
         assert bodies["quick 5"] == 1
 
@@ -386,7 +422,7 @@ async def test_a_worker_without_runs_gives_up_its_lease() -> None:
         process = await w.process()
         await w.start("r", quickly, 5)
         await w.result("r")
-        await w.until(lambda: not any(n.startswith("workers/") for n in w.bucket._names))
+        await w.until(lambda: not any(n.startswith("workers/") for n in w.there()))
         before = len(w.bucket.log)
         await anyio.sleep(50)
 
@@ -395,6 +431,24 @@ async def test_a_worker_without_runs_gives_up_its_lease() -> None:
         await w.start("r2", quickly, 6)
         assert await w.result("r2") == 12
         assert process.worker.id
+
+
+async def test_what_killed_workers_leave_behind_is_tidied_up() -> None:
+    """Presence, bells and dead leases of the killed go; those of the living stay."""
+    async with world() as w:
+        dead = await w.process()
+        await w.start("r", three, "a", 30.0)
+        await w.until(lambda: bodies["a0"] == 1)
+        gone = dead.worker.id
+        await markers.ring(w.store, names.worker_bell(gone), "ring")
+        dead.kill()
+        alive = await w.process()
+        assert await w.result("r") == ["a0", "a1", "a2"]
+        assert gone in str(w.there())
+        await anyio.sleep(1500)
+
+        assert gone not in str(w.there())
+        assert names.presence(alive.worker.id) in w.there()
 
 
 async def test_an_unanswered_store_delays_but_loses_nothing() -> None:

@@ -151,6 +151,11 @@ class World:
             while not true():
                 await anyio.sleep(0.05)
 
+    def there(self) -> list[str]:
+        """The names of all objects, without a store call."""
+        with self.bucket.lock:
+            return list(self.bucket.names.since(""))
+
     async def names(self, prefix: str = "") -> list[str]:
         return [stored.name async for stored in self.store.list(prefix)]
 

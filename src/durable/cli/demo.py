@@ -103,7 +103,8 @@ async def _kill_and_see(store: Store, handle: Handle[list[str]], pids: list[int]
         marker = await store.read(names.marker(handle.queue, RUN))
         held_by = marker.meta.get("holder", "") if marker is not None else ""
         lease = await store.read(names.worker(held_by)) if held_by else None
-        return decode_lease(lease).pid if lease is not None else None
+        found = decode_lease(lease) if lease is not None else None
+        return found.pid if found is not None else None
 
     recorded = await _until(enough)
     victim = await _until(holder)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from durable.client.connection import Client as Client
 from durable.client.connection import connect as connect
+from durable.client.coordination import Coordination as Coordination
 from durable.client.handles import Handle as Handle
 from durable.client.listing import RunSummary as RunSummary
 from durable.client.reading import Status as Status
 from durable.client.reading import StepSummary as StepSummary
 
-__all__ = ["Client", "Handle", "RunSummary", "Status", "StepSummary", "connect"]
+__all__ = ["Client", "Coordination", "Handle", "RunSummary", "Status", "StepSummary", "connect"]

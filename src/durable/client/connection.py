@@ -13,6 +13,7 @@ import anyio
 import anyio.abc
 
 from durable.client import reading, requests
+from durable.client.coordination import Coordination
 from durable.client.handles import Handle, Looks, outcome_of, recorded
 from durable.client.listing import RunList
 from durable.client.requests import Request
@@ -73,7 +74,7 @@ async def connect(
             await store.aclose()
 
 
-class Client:
+class Client(Coordination):
     """Starts runs and finds them again. An asynchronous context manager.
 
     Args:
@@ -86,7 +87,7 @@ class Client:
     def __init__(
         self, store: Store, *, observe: Observer = _ignore, options: Options | None = None
     ) -> None:
-        self.store = store
+        super().__init__(store, lambda: self._tasks)
         self._observe = observe
         self._options = options
         self._workflows: dict[str, WorkflowDefinition] = {}
@@ -107,6 +108,7 @@ class Client:
     ) -> bool | None:
         assert self._tasks is not None
         tasks, self._tasks = self._tasks, None
+        self._holder.close()
         if self._worker is not None:
             self._worker.stop()
         if isinstance(error, anyio.get_cancelled_exc_class()):
@@ -264,9 +266,14 @@ class Client:
         if self._options is not None:
             return self._options
         folder = locks.runtime_folder(self.store.backend.lock_folder, os.environ)
-        # No queues: it is no help to runs that wait in one, and must not look like it.
+        # No queues: it is no help to runs that wait in one, and must not look like it. No grace:
+        # who cancels wants to go on; a body that is cut off records nothing and runs again.
         return Options(
-            queues=(), version=self._code_version(), runtime_folder=folder, observe=self._observe
+            queues=(),
+            grace=0,
+            version=self._code_version(),
+            runtime_folder=folder,
+            observe=self._observe,
         )
 
     async def _carry(self, worker: Worker, handle: Handle[Any]) -> Result:

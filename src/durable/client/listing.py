@@ -13,7 +13,8 @@ import msgspec
 from durable.client.reading import Status, Workers
 from durable.protocol import names
 from durable.protocol.records import Attention, History
-from durable.store import Store, Stored
+from durable.runtime import reading
+from durable.store import Store
 
 H = TypeVar("H", Attention, History)
 
@@ -109,6 +110,8 @@ class RunList:
         found = []
         async for stored in self._store.list("live/"):
             queue, run = queue_of(stored.name), names.marker_run(stored.name)
+            if run is None:
+                continue
             workflow = stored.meta.get("workflow", "")
             status = workers.status(workflow, queue, stored.meta.get("holder", ""))
             instance = stored.meta.get("instance", "")
@@ -118,7 +121,7 @@ class RunList:
     async def _flagged(self) -> list[RunSummary]:
         found = []
         async for stored in self._store.list("attention/"):
-            hint = await self._with_body(stored, _attention)
+            hint = await reading.record(self._store, stored, _attention)
             if hint is not None:
                 status = Status("needs-attention", f"{hint.reason}: {hint.message}")
                 found.append(
@@ -131,7 +134,7 @@ class RunList:
         async for stored in self._store.list(prefix):
             if before and stored.name >= before:
                 break
-            entry = await self._with_body(stored, _history)
+            entry = await reading.record(self._store, stored, _history)
             if entry is not None:
                 found.append(
                     RunSummary(
@@ -140,14 +143,6 @@ class RunList:
                     )
                 )  # fmt: skip
         return found[::-1]
-
-    async def _with_body(self, stored: Stored, decoder: msgspec.json.Decoder[H]) -> H | None:
-        """The record; None for one that has gone since, or is somebody else's."""
-        full = stored if stored.body is not None else await self._store.read(stored.name)
-        try:
-            return None if full is None else decoder.decode(full.body or b"")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None
 
 
 def queue_of(marker: str) -> str:

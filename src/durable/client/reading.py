@@ -11,7 +11,7 @@ from durable.errors import NeedsAttention, NotFound
 from durable.protocol import leases, names, records, values
 from durable.protocol.records import Lease, Presence, Result, Start, Step
 from durable.runtime import facts as facts_of_runs
-from durable.runtime import flags
+from durable.runtime import flags, reading
 from durable.runtime.facts import CorruptFact, Facts
 from durable.store import Store, Stored
 
@@ -242,22 +242,25 @@ class Workers:
         """Two lists: leases, and the presence of workers that hold no run."""
         found: dict[str, WorkerSummary] = {}
         async for stored in store.list(names.PRESENCE):
-            shown = _decoded(stored, _presence)
-            if shown is not None and store.now() - stored.updated < PRESENCE_KEPT:
+            if store.now() - stored.updated >= PRESENCE_KEPT:
+                continue
+            shown = await reading.record(store, stored, _presence)
+            if shown is not None:
                 found[shown.worker] = WorkerSummary(
                     shown.worker, shown.label, "alive", tuple(shown.queues),
                     tuple(shown.workflows), stored.updated,
                 )  # fmt: skip
         async for stored in store.list(names.WORKERS):
-            lease = _decoded(stored, _lease)
+            lease = reading.decoded(stored, _lease)
             if lease is not None:
                 verdict = leases.verdict(
                     lease, updated=stored.updated, now=store.now(), boot=store.backend.boot
                 )
                 state = "dead" if verdict == "takeable" else verdict
+                serves = found.get(lease.worker)
                 found[lease.worker] = WorkerSummary(
-                    lease.worker, lease.label, state, tuple(lease.queues),
-                    tuple(lease.workflows), stored.updated,
+                    lease.worker, lease.label, state, serves.queues if serves else (),
+                    serves.workflows if serves else (), stored.updated,
                 )  # fmt: skip
         return cls(found)
 
@@ -283,10 +286,3 @@ class Workers:
         if not any(workflow in w.workflows for w in here):
             return f"no live worker knows workflow {workflow!r}"
         return ""
-
-
-def _decoded(stored: Stored, decoder: msgspec.json.Decoder[W]) -> W | None:
-    try:
-        return decoder.decode(stored.body or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None  # somebody else's object: it says nothing about our workers

@@ -9,7 +9,7 @@ by the name of their type. It does not depend on the process, its hash seed or t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from durable.protocol.shapes import Shape, defaults_of, shape_of, type_name
-from durable.protocol.tagging import TAG, EscapingTagger, Tagger
+from durable.protocol.tagging import INT64_MAX, TAG, EscapingTagger, Tagger
 
 SCHEMA: Final = "1"  # raise it when the canonical form changes: older digests then only warn
 DIGEST_BYTES: Final = 12
@@ -68,8 +68,11 @@ def comparable(a: str, b: str) -> bool:
 
 def canonical(value: object) -> bytes:
     """The canonical form of one argument. Never raises."""
+    kind = type(value)
     try:
         try:
+            if kind is str or (kind is int and -INT64_MAX <= value < INT64_MAX):  # type: ignore[operator]
+                return _dumps(value)  # what the tagger leaves as it is, without making one
             return _dumps(_Canonical().tag(value))
         except UnicodeEncodeError:
             return _dumps(_EscapingCanonical().tag(value))
@@ -143,11 +146,12 @@ def _planned(signature: inspect.Signature) -> _Plan:
 
 def _bound(
     plan: _Plan, args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> Iterator[tuple[str, object]]:
-    yield from zip(plan.positional, args, strict=False)
+) -> list[tuple[str, object]]:
+    bound = list(zip(plan.positional, args, strict=False))
     if len(args) > len(plan.positional):
-        yield "*", args[len(plan.positional) :]
-    yield from kwargs.items()
+        bound.append(("*", args[len(plan.positional) :]))
+    bound.extend(kwargs.items())
+    return bound
 
 
 @lru_cache(maxsize=1024)

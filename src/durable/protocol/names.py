@@ -125,9 +125,10 @@ def marker(queue: str, run: str) -> str:
     return f"{marker_folder(queue)}{run_hash(run)}-{encode_part(run)}"
 
 
-def marker_run(name: str) -> str:
-    """The run id in a marker's name."""
-    return unquote(name.rsplit("/", 1)[-1].split("-", 1)[1])
+def marker_run(name: str) -> str | None:
+    """The run id in a marker's name; None if it is not the name of one."""
+    digits, dash, run = name.rsplit("/", 1)[-1].partition("-")
+    return unquote(run) if dash and digits == run_hash(unquote(run)) else None
 
 
 def attention_folder(queue: str) -> str:
@@ -146,6 +147,7 @@ def history(ended: str, run: str) -> str:
 
 WORKERS = "workers/"
 PRESENCE = "presence/"
+WORKER_BELLS = "bells/worker-"
 
 
 def worker(worker_id: str) -> str:
@@ -161,7 +163,7 @@ def queue_bell(queue: str) -> str:
 
 
 def worker_bell(worker_id: str) -> str:
-    return f"bells/worker-{worker_id}"
+    return f"{WORKER_BELLS}{worker_id}"
 
 
 def last_part(name: str) -> str:

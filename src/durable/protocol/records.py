@@ -129,8 +129,6 @@ class Lease(msgspec.Struct, omit_defaults=True):
     pid: int = 0
     boot: str = ""
     lock_file: str = ""
-    queues: list[str] = []
-    workflows: list[str] = []
     state: Literal["alive", "dead"] = "alive"
 
 

@@ -75,7 +75,7 @@ class Branches:
     ) -> None:
         try:
             self._results[index] = await self._in_scope(index, branch, paths)
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001
             if not self._errors:
                 self._errors.append(e)
                 self._decide()
@@ -85,7 +85,7 @@ class Branches:
             self._running -= 1
             self._place.set()
             if self._scope is not None:
-                self._scope.execution.turnstile.moved()
+                self._scope.execution.moved()
 
     async def _in_scope(self, index: int, branch: Branch, paths: Sequence[str]) -> Any:
         if self._scope is None:

@@ -25,7 +25,7 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
     """
 
     __slots__ = (
-        "args", "definition", "digest", "joined", "key", "kwargs",
+        "args", "begun", "definition", "digest", "ended", "joined", "key", "kwargs",
         "outcome", "path", "scope", "_coroutine", "_value",
     )  # fmt: skip
 
@@ -47,9 +47,11 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
                 definition.name, definition.signature, args, kwargs, definition.hints
             )
         self.path = scope.reserve(definition.name, key)
-        scope.execution.turnstile.moved()
+        scope.execution.moved()
         self.outcome: Step | None = None
-        self.joined: anyio.Event | None = None
+        self.begun = False
+        self.ended = False
+        self.joined: anyio.Event | None = None  # made by whoever awaits it while it runs
         self._coroutine: Coroutine[Any, Any, R] | None = None
         self._value: object = _UNDECODED
 
@@ -66,8 +68,8 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
     def throw(
         self,
         typ: type[BaseException] | BaseException,
-        val: BaseException | object = None,
-        tb: TracebackType | None = None,
+        val: BaseException | object = None,  # noqa: ARG002
+        tb: TracebackType | None = None,  # noqa: ARG002
     ) -> Any:
         if self._coroutine is None:
             self._coroutine = self._drive()
@@ -86,27 +88,33 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
 
     def _never_begins(self) -> None:
         """Its task was cancelled before its first turn: nothing happened, nothing is recorded."""
-        if self.joined is None:
-            self.joined = anyio.Event()
+        if not self.begun:
+            self.begun = True
+            self._ends()
+
+    def _ends(self) -> None:
+        self.ended = True
+        if self.joined is not None:
             self.joined.set()
-            self.scope.finished(self.path)
+        self.scope.finished(self.path)
 
     # -- its course -------------------------------------------------------------------------------
 
     async def _drive(self) -> R:
         execution = self.scope.execution
-        if self.outcome is None and self.joined is None:
-            self.joined = anyio.Event()
+        if not self.begun:
+            self.begun = True
             place = here.get()
             branch = place if isinstance(place, Scope) else self.scope
             try:
                 self.outcome, self._value = await execution.perform(self, branch)
             finally:
-                self.joined.set()
-                self.scope.finished(self.path)
-                execution.turnstile.moved()
-        elif self.outcome is None and self.joined is not None:
-            await self.joined.wait()
+                self._ends()
+                execution.moved()
+        elif self.outcome is None:
+            if not self.ended:
+                self.joined = self.joined or anyio.Event()
+                await self.joined.wait()
             if self.outcome is None:  # the task that ran it was cancelled
                 raise await cancellation()
         assert self.outcome is not None

@@ -10,13 +10,13 @@ function then returns or raises is ignored (promise P6).
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, TypeVar
 
 import anyio
@@ -33,8 +33,17 @@ from durable.runtime.calls import Call
 from durable.runtime.closing import Attention, Closing, Finished, LateRecord, Stopped
 from durable.runtime.definitions import Definition, WorkflowDefinition
 from durable.runtime.scopes import Current, Scope, here
+from durable.runtime.turns import (
+    Requests,
+    cancel_count,
+    cancel_requests,
+    cancellation,
+    cancelled_since,
+    strand,
+    turn,
+    waker,
+)
 from durable.runtime.turnstile import Turnstile
-from durable.runtime.turns import cancel_requests, cancellation, strand, turn, waker
 from durable.store import Refused, Store
 from durable.system import System
 
@@ -53,12 +62,11 @@ class Unwinding(BaseException):
 class _Asked:
     """Durable work that a thread waits for."""
 
-    work: Callable[[], Awaitable[None]]
+    work: Callable[[], Coroutine[Any, Any, None]]
     done: threading.Event
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """What an observer of an execution is told.
 
     `kind`: `begin` (a body starts), `retry` (an attempt failed, the next follows in `seconds`),
@@ -118,7 +126,7 @@ class Execution:
         self.turnstile = Turnstile(order, self._start_dispatcher)
         self._recorded = {step.path: step for step in self.journal.order}
         self._root = Scope(self, "")
-        self._owed: dict[int, int] = {}  # strand -> native cancellations it had when one was kept
+        self._owed: dict[int, Requests] = {}  # by strand: a cancellation that was put off
         self._waits: dict[anyio.CancelScope, Scope] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         # Shielded: a cancellation from outside must not look like one of user code.
@@ -175,17 +183,19 @@ class Execution:
             if branch.is_decided():
                 scope.cancel()
 
-    @contextlib.contextmanager
-    def _wait(self, branch: Scope, *, shield: bool) -> Iterator[None]:
+    def _wait(self, branch: Scope, *, shield: bool) -> _Wait:
         """Around a wait that ends when the run is closed or the branch decided."""
-        with anyio.CancelScope(shield=shield) as scope:
-            if not self._is_open(branch):
-                scope.cancel()
-            self._waits[scope] = branch
-            try:
-                yield
-            finally:
-                del self._waits[scope]
+        return _Wait(self, branch, shield)
+
+    def wait_begins(self, scope: anyio.CancelScope, branch: Scope) -> None:
+        """From now on `scope` is cancelled when the run is closed or the branch decided."""
+        if not self._is_open(branch):
+            scope.cancel()
+        self._waits[scope] = branch
+
+    def wait_ends(self, scope: anyio.CancelScope) -> None:
+        """Whoever waited in `scope` goes on."""
+        del self._waits[scope]
 
     def _is_open(self, branch: Scope) -> bool:
         return self.closing is None and not branch.is_decided()
@@ -202,7 +212,7 @@ class Execution:
                 self._finish(await self._outcome())
         except (KeyboardInterrupt, SystemExit):
             raise  # the process ends; no outcome is invented
-        except BaseException as e:
+        except BaseException as e:  # noqa: BLE001
             # What unwinding code raises is ignored. Anything else is user code that let a
             # cancellation of its own making escape from the workflow function.
             self._finish(Finished(failure=failures.from_exception(e)))
@@ -220,7 +230,7 @@ class Execution:
         try:
             value = await self.run_function(definition, self._root, self.args, self.kwargs)
             raw, _ = values.encode_result(value, definition.returns, name=definition.name)
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001
             return Finished(failure=failures.from_exception(e))
         return Finished(value=msgspec.Raw(raw))
 
@@ -243,6 +253,13 @@ class Execution:
             limiter=self.around.workflows, abandon_on_cancel=True,
         )  # fmt: skip
 
+    def moved(self) -> None:
+        """The run made a call, received an outcome or ended a branch."""
+        self.turnstile.moved()
+        for owing, requests in list(self._owed.items()):
+            if requests.taken_back():
+                del self._owed[owing]
+
     # -- performing a call ------------------------------------------------------------------------
 
     async def perform(self, call: Call[Any], branch: Scope) -> tuple[Step, object]:
@@ -262,7 +279,7 @@ class Execution:
         value = await self._decoded(call, step)
         event = self.turnstile.recorded_turn(call.path)
         if event is None:
-            await turn()  # tasks that the run has created begin, as they did live
+            await self._let_tasks_begin()
         else:
             await self._in_turn(event, branch)
         await self._check_open(branch)
@@ -277,14 +294,12 @@ class Execution:
         return root.owner > 0 and strand() != root.owner
 
     async def _perform_live(self, call: Call[Any], branch: Scope) -> tuple[Step, object]:
-        outcome = None
         try:
             with self._wait(branch, shield=False):
                 await self._start_turn(call, branch)
                 self.running.add(call.path)
                 outcome = await self._attempts(call, branch)
-            if outcome is None:
-                await self._check_open(branch)
+            await self._check_open(branch)
         except anyio.get_cancelled_exc_class():
             self._not_running(call.path)
             if self._is_open(branch):
@@ -292,7 +307,6 @@ class Execution:
                 # it in the same place, so that is an outcome too.
                 await self._record_in_turn(call, self._step(call, "abandoned"), branch)
             raise
-        assert outcome is not None
         try:
             await self._record_in_turn(call, outcome[0], branch)
         finally:
@@ -308,8 +322,12 @@ class Execution:
         if self.around.replay_only:
             self.close(Stopped("replayed", path=call.path))
             await self._check_open(branch)
-        await self._raise_owed()
+        if self._owed:
+            await self._raise_owed()
         await anyio.lowlevel.checkpoint_if_cancelled()
+        await self._wait_if_draining()
+
+    async def _wait_if_draining(self) -> None:
         if self.draining:
             await anyio.sleep_forever()  # until the bodies in flight end and the run closes
 
@@ -342,6 +360,7 @@ class Execution:
                 event = self.turnstile.recorded_turn(call.path)
                 if event is not None:
                     await self._in_turn(event, branch)
+            await self._check_open(branch)
             return cancelled
         await self._check_open(branch)
         raise AssertionError("nothing but closing ends this wait")
@@ -350,12 +369,12 @@ class Execution:
         asked = call.definition.name
         if step.name == asked and not _digests_differ(step.digest, call.digest):
             return
-        what = "other arguments" if step.name == asked else f"{asked!r}"
+        what = "it with other arguments" if step.name == asked else f"{asked!r} there"
         self.close(
             Attention(
                 "drift",
-                f"run {self.run!r} recorded call {call.path!r} as {step.name!r}"
-                f"{' with' if step.name == asked else ', but'} the code now calls {what}",
+                f"run {self.run!r} recorded call {call.path!r} as {step.name!r}, but the code "
+                f"now calls {what}",
                 hint="bring back the code that recorded it, or restart the run under a new id; "
                 "`durable replay` shows where the two part",
                 path=call.path,
@@ -389,21 +408,24 @@ class Execution:
         attempt = self.journal.attempts.get(call.path)
         number = attempt.attempt if attempt else 0
         if attempt:
-            await anyio.sleep(max(0.0, attempt.due - self.around.store.now()))
+            await self._back_off(call, attempt.due - self.around.store.now())
         while True:
             number += 1
             if not self._guard():
                 raise await self._refusal()
             self._observe("begin", call, None, attempt=number)
+            before = cancel_count()
             try:
                 value = await self._body(call, number)
                 raw, copy = values.encode_result(
                     value, call.definition.returns, name=call.definition.name
                 )
                 return self._step(call, "value", value=msgspec.Raw(raw), attempt=number), copy
-            except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, SystemExit, Unwinding):
+            except (KeyboardInterrupt, SystemExit, Unwinding):
                 raise  # nothing happened that could be recorded
             except BaseException as e:
+                if isinstance(e, anyio.get_cancelled_exc_class()) and cancelled_since(before):
+                    raise
                 failure = failures.from_exception(e)
                 decision = retries.decide(
                     call.definition.retry, number, e, uniform=self.around.system.uniform(0, 1)
@@ -425,12 +447,17 @@ class Execution:
         attempt = Attempt(call.path, number, failure, now + delay, nonce, now, self.epoch)
         self._observe("retry", call, None, attempt=number, seconds=delay)
         await self._write(self._record_attempt, attempt, branch)
-        await anyio.sleep(delay)
+        await self._back_off(call, delay)
+
+    async def _back_off(self, call: Call[Any], seconds: float) -> None:
+        """Wait in place for the next attempt; meanwhile no body is in flight."""
+        self._not_running(call.path)
+        await anyio.sleep(max(0.0, seconds))
+        await self._wait_if_draining()
+        self.running.add(call.path)
 
     async def _body(self, call: Call[Any], attempt: int) -> object:
-        place = Current(
-            self.run, self.definition.name, attempt, self.epoch, self._key(call.path)
-        )
+        place = Current(self.run, self.definition.name, attempt, self.epoch, self._key(call.path))
         return await self.invoke(call.definition, place, call.args, call.kwargs)
 
     async def invoke(
@@ -487,7 +514,7 @@ class Execution:
                 with self._wait(branch, shield=True):
                     await self._write_or_close(write, record)
             except anyio.get_cancelled_exc_class():
-                self._owed[strand()] = cancel_requests()
+                self._put_off()
                 await self._write_apart(write, record, branch)
         self._guard()  # what an owner without its lease has recorded, its successor hands over
         await self._check_open(branch)
@@ -520,15 +547,25 @@ class Execution:
                 with self._wait(branch, shield=True):
                     await event.wait()
             except anyio.get_cancelled_exc_class():
-                self._owed[strand()] = cancel_requests()
+                self._put_off()
+
+    async def _let_tasks_begin(self) -> None:
+        """Tasks that the run has created begin, as they did live while a body ran."""
+        try:
+            await turn()
+        except anyio.get_cancelled_exc_class():
+            self._put_off()
+
+    def _put_off(self) -> None:
+        """This strand was cancelled in a call that will return: it owes the cancellation."""
+        requests = cancel_requests()
+        if requests is not None:
+            self._owed[strand()] = requests
 
     async def _raise_owed(self) -> None:
-        """Raise the cancellation that an earlier call of this strand put off, if it still stands.
-
-        `asyncio.timeout` takes its own cancellation back when its block ends; then it does not.
-        """
-        kept = self._owed.pop(strand(), 0)
-        if kept and cancel_requests() >= kept:
+        """Raise the cancellation that this strand has put off, if it still stands."""
+        owed = self._owed.pop(strand(), None)
+        if owed is not None and not owed.taken_back():
             raise await cancellation()
 
     # -- closing ----------------------------------------------------------------------------------
@@ -641,6 +678,30 @@ class Execution:
         except Exception as e:
             log.exception("run %r: the dispatcher failed; the run is closed", self.run)
             self.close(Stopped("broken", error=None, path=repr(e)))
+
+
+class _Wait:
+    """See `Execution._wait`. No generator: two of these stand around every step."""
+
+    __slots__ = ("_branch", "_execution", "_scope")
+
+    def __init__(self, execution: Execution, branch: Scope, shield: bool) -> None:
+        self._execution = execution
+        self._branch = branch
+        self._scope = anyio.CancelScope(shield=shield)
+
+    def __enter__(self) -> None:
+        self._scope.__enter__()
+        self._execution.wait_begins(self._scope, self._branch)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        self._execution.wait_ends(self._scope)
+        return bool(self._scope.__exit__(kind, error, traceback))
 
 
 def _apply(fn: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:

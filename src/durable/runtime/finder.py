@@ -80,6 +80,8 @@ class Finder:
         for queue in self._options.queues:
             async for stored in self._store.list(names.marker_folder(queue)):
                 run, holder = names.marker_run(stored.name), stored.meta.get("holder", "")
+                if run is None:
+                    continue
                 live.add(run)
                 if not self._holdings.serves(stored.meta.get("workflow", "")):
                     continue  # never take what cannot be run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Container
 
 import msgspec
@@ -9,15 +10,18 @@ import msgspec
 from durable.protocol import names, records
 from durable.protocol.records import Attention, Marker
 from durable.runtime import closing, markers
-from durable.runtime.facts import read_start
+from durable.runtime.facts import CorruptFact, read_start
+from durable.runtime.reading import decoded, record
 from durable.store import Refused, Store, Stored, Written
+
+log = logging.getLogger("durable")
 
 _decoder = msgspec.json.Decoder(Attention)
 
 
-def decode(stored: Stored) -> Attention:
-    """The record in a hint's body."""
-    return _decoder.decode(stored.body or b"")
+def decode(stored: Stored) -> Attention | None:
+    """The record in a hint that came with its body; None if it is no hint."""
+    return decoded(stored, _decoder)
 
 
 async def read(store: Store, queue: str, run: str) -> Attention | None:
@@ -48,7 +52,8 @@ async def flag(
         if written.current is None:
             written = await store.create(name, records.encode(hint), nonce=token)
             continue
-        hint.tried = sorted({version, *decode(written.current).tried})
+        earlier = decode(written.current)
+        hint.tried = sorted({version, *(earlier.tried if earlier is not None else ())})
         written = await _replace(store, written.current, hint)
 
 
@@ -75,13 +80,16 @@ async def wake_flagged(
     marker already.
     """
     async for stored in store.list(names.attention_folder(queue)):
-        full = stored if stored.body is not None else await store.read(stored.name)
-        hint = decode(full) if full is not None else None
+        hint = await record(store, stored, _decoder)
         if hint is None or hint.run in live:
             continue
         if version in hint.tried or not serves(hint.workflow):
             continue
-        start = await read_start(store, hint.run)
+        try:
+            start = await read_start(store, hint.run)
+        except CorruptFact as e:
+            log.warning("run %r cannot be woken: %s", hint.run, e)
+            continue
         if start is not None:
             await markers.wake(store, hint.run, start, flagged=True, nonce=token)
 

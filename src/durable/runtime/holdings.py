@@ -17,6 +17,7 @@ from durable.runtime.closing import Stopped
 from durable.runtime.definitions import Workflows
 from durable.runtime.identity import Identity, Options
 from durable.runtime.markers import Held
+from durable.runtime.reading import with_body
 from durable.runtime.runner import Runner, Why, Work
 from durable.runtime.solitude import Solitude
 from durable.store import Refused, Store, Stored, Written
@@ -61,7 +62,7 @@ class Holdings:
 
     def _new_identity(self) -> Identity:
         return Identity(
-            self._store, self._workflows, self._options,
+            self._store, self._options,
             tasks=self._tasks, on_lost=self._on_lost, describe_running=self._describe_running,
         )  # fmt: skip
 
@@ -131,14 +132,21 @@ class Holdings:
     async def take(self, stored: Stored, why: Why | None = None) -> bool:
         """Try to become this marker's holder and carry its run; False: not taken."""
         run = names.marker_run(stored.name)
-        if self.has(run) or not self.room or not self.serves(stored.meta.get("workflow", "")):
+        if (
+            run is None
+            or self.has(run)
+            or not self.room
+            or not self.serves(stored.meta.get("workflow", ""))
+        ):
             return False
         identity = await self._lease(run)
         try:
-            full = stored if stored.body is not None else await self._store.read(stored.name)
+            full = await with_body(self._store, stored)
             if full is None or full.generation != stored.generation or not self._open:
                 return False
             marker = markers.decode(full)
+            if marker is None:
+                return False
             held = await markers.take(
                 self._store, full, marker,
                 holder=identity.id, owner=self._system.token(), nonce=self._system.token(),

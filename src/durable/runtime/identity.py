@@ -11,7 +11,6 @@ import anyio.abc
 
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.records import Lease
-from durable.runtime.definitions import Workflows
 from durable.runtime.execution import Progress, Surroundings
 from durable.runtime.lease import LeaseKeeper
 from durable.runtime.locks import LockFile
@@ -62,7 +61,6 @@ class Identity:
     def __init__(
         self,
         store: Store,
-        workflows: Workflows,
         options: Options,
         *,
         tasks: anyio.abc.TaskGroup,
@@ -76,7 +74,6 @@ class Identity:
         record = Lease(
             worker=self.id, ttl=0, margin=0, nonce="", label=options.label, pid=process_id(),
             boot=boot_id(), lock_file=self._lock.name if self._lock else "",
-            queues=list(options.queues), workflows=sorted(workflows),
         )  # fmt: skip
         self.keeper = LeaseKeeper(
             store=store, system=store.system, terms=options.terms, record=record, on_lost=on_lost,

@@ -96,7 +96,8 @@ class LeaseKeeper:
 
         After False, `acquire` tells whether it is held again (a suspended machine) or lost.
         """
-        return self._system.boot() < self.deadline
+        tenure = self._tenure
+        return tenure is not None and not self._lost and self._system.boot() < tenure.deadline
 
     @property
     def deadline(self) -> float:

@@ -22,6 +22,7 @@ import msgspec
 
 from durable.protocol import names, records
 from durable.protocol.records import Marker, Start
+from durable.runtime.reading import decoded
 from durable.store import Refused, Store, Stored, Written
 
 log = logging.getLogger("durable")
@@ -77,18 +78,15 @@ async def create(store: Store, marker: Marker) -> Written | Refused:
 
 
 async def read(store: Store, queue: str, run: str) -> tuple[Stored, Marker] | None:
-    """The marker as it stands now.
-
-    Raises:
-        msgspec.DecodeError: something else stands under that name.
-    """
+    """The marker as it stands now; None if there is none."""
     stored = await store.read(names.marker(queue, run))
-    return None if stored is None else (stored, decode(stored))
+    marker = None if stored is None else decode(stored)
+    return None if stored is None or marker is None else (stored, marker)
 
 
-def decode(stored: Stored) -> Marker:
-    """The record in a marker's body, which must have been read or listed with it."""
-    return _decoder.decode(stored.body or b"")
+def decode(stored: Stored) -> Marker | None:
+    """The record in a marker that came with its body; None if it is no marker."""
+    return decoded(stored, _decoder)
 
 
 async def take(
@@ -154,7 +152,10 @@ async def wake(
         current = written.current
         if current is None:
             continue
-        marker = msgspec.structs.replace(decode(current), nonce=mark)
+        there = decode(current)
+        if there is None:
+            return None  # a stranger's object blocks this run: `durable list` shows what is there
+        marker = msgspec.structs.replace(there, nonce=mark)
         touched = await _replace(store, current, marker)
         if isinstance(touched, Written) or touched.current is not None:
             bell = names.worker_bell(marker.holder) if marker.holder else None

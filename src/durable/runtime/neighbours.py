@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from durable.protocol import leases, names
+from durable.protocol.records import Lease
 from durable.runtime.sweeper import Sweeper, decode_lease
-from durable.store import Store, Stored
+from durable.store import Store
 
 WATCHED = 3
 
@@ -36,7 +37,7 @@ class Neighbours:
         self._sweeper = sweeper
         self._own_id = own_id
         self._named = named
-        self._leases: dict[str, Stored] = {}
+        self._leases: dict[str, tuple[float, Lease]] = {}  # when last renewed, and the terms
         self._list_at = 0.0
 
     async def look(self) -> bool:
@@ -47,8 +48,8 @@ class Neighbours:
             self._list_at = boot() + self._store.pace.slow
         dead = await self._sweeper.judge_orphans()
         watched = self._watched()
-        for worker, stored in list(self._leases.items()):
-            if worker in watched and await self._has_run_out(worker, stored):
+        for worker, (updated, lease) in list(self._leases.items()):
+            if worker in watched and await self._has_run_out(worker, updated, lease):
                 del self._leases[worker]
                 dead = True
         return dead
@@ -56,16 +57,20 @@ class Neighbours:
     async def _list(self) -> None:
         listed = [stored async for stored in self._store.list(names.WORKERS)]
         await self._sweeper.tidy(listed, self._named())
-        alive = [stored for stored in listed if decode_lease(stored).state == "alive"]
-        self._leases = {names.last_part(stored.name): stored for stored in alive}
+        found = [(stored, decode_lease(stored)) for stored in listed]
+        self._leases = {
+            names.last_part(stored.name): (stored.updated, lease)
+            for stored, lease in found
+            if lease is not None and lease.state == "alive"
+        }
 
-    async def _has_run_out(self, worker: str, stored: Stored) -> bool:
-        if not leases.expired(stored.updated, self._store.now(), decode_lease(stored)):
+    async def _has_run_out(self, worker: str, updated: float, lease: Lease) -> bool:
+        if not leases.expired(updated, self._store.now(), lease):
             return False
-        current = await self._store.read(stored.name)
+        current = await self._store.read(names.worker(worker))
         if current is None:
             return True
-        self._leases[worker] = current
+        self._leases[worker] = (current.updated, lease)
         return await self._sweeper.judge(current)
 
     def _watched(self) -> set[str]:

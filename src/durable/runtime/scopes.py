@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from durable.errors import NotInWorkflow, UnfinishedCalls
 from durable.protocol.paths import Ordinals
 from durable.runtime.turns import strand
@@ -84,8 +86,7 @@ class Scope:
         return f"branch {self.prefix.rstrip('/')!r}" if self.prefix else "the workflow function"
 
 
-@dataclass(frozen=True)
-class Current:
+class Current(msgspec.Struct, frozen=True):
     """What a step's body may know about itself; see `durable.current`.
 
     Attributes:

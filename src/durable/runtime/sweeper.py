@@ -17,8 +17,9 @@ from typing import Literal
 import msgspec
 
 from durable.protocol import leases, names, records
-from durable.protocol.records import Lease, Marker
+from durable.protocol.records import Lease
 from durable.runtime import locks, markers
+from durable.runtime.reading import decoded, with_body
 from durable.store import Refused, Store, Stored
 from durable.system import boot_id
 
@@ -28,12 +29,13 @@ _decoder = msgspec.json.Decoder(Lease)
 
 Proof = Literal["boot", "lock", "ttl"]  # what told that a holder is dead
 
+HINT_KEPT = 600.0  # seconds
 DEAD_KEPT_TTLS = 10  # a dead lease is deleted when no marker has named it for so many ttl
 
 
-def decode_lease(stored: Stored) -> Lease:
-    """The record in a lease's body."""
-    return _decoder.decode(stored.body or b"")
+def decode_lease(stored: Stored) -> Lease | None:
+    """The record in a lease that came with its body; None if it is no lease."""
+    return decoded(stored, _decoder)
 
 
 @dataclass(kw_only=True)
@@ -54,7 +56,7 @@ class Sweeper:
 
     async def judge(self, stored: Stored) -> bool:
         """The same for a lease that was just read or listed."""
-        lease = decode_lease(stored)
+        lease = decode_lease(stored) or _unreadable(stored)
         if lease.state == "dead":
             return True
         if self._of_another_boot(lease):
@@ -84,7 +86,8 @@ class Sweeper:
         fenced = False
         for worker in locks.orphans(folder):
             stored = await self.store.read(names.worker(worker))
-            if stored is None or decode_lease(stored).state == "dead":
+            lease = decode_lease(stored) if stored is not None else None
+            if stored is None or lease is None or lease.state == "dead":
                 locks.discard(folder, worker)
             else:
                 fenced |= await self.judge(stored)
@@ -106,17 +109,28 @@ class Sweeper:
         )
         if isinstance(written, Refused):
             # It renewed, or somebody else fenced it, or it left.
-            return written.current is None or decode_lease(written.current).state == "dead"
+            now = decode_lease(written.current) if written.current is not None else None
+            return written.current is None or (now is not None and now.state == "dead")
         log.info("worker %s (%s) is dead (%s): fenced", lease.worker, lease.label, proof)
         return True
 
     async def tidy(self, listed: Iterable[Stored], named: set[str]) -> None:
         """Delete dead leases that no marker has named for long."""
         for stored in listed:
-            lease = decode_lease(stored)
+            lease = decode_lease(stored) or _unreadable(stored)
             age = self.store.now() - stored.updated
             if lease.state == "dead" and lease.worker not in named:
                 if age > DEAD_KEPT_TTLS * lease.ttl:
+                    await self.store.delete(stored.name, stored.generation)
+
+    async def tidy_hints(self) -> None:
+        """Delete what killed workers left behind: their presence, and bells nobody answers.
+
+        A live worker renews its presence once a minute and answers its bell within seconds.
+        """
+        for folder in (names.PRESENCE, names.WORKER_BELLS):
+            async for stored in self.store.list(folder):
+                if self.store.now() - stored.updated > HINT_KEPT:
                     await self.store.delete(stored.name, stored.generation)
 
 
@@ -130,23 +144,32 @@ async def sweep(sweeper: Sweeper, queue: str) -> list[str]:
     verdicts: dict[str, bool] = {}
     freed: list[str] = []
     async for stored in store.list(names.marker_folder(queue)):
-        holder = stored.meta.get("holder", "")
-        if not holder:
+        run, holder = names.marker_run(stored.name), stored.meta.get("holder", "")
+        if not holder or run is None:
             continue
         if holder not in verdicts:
             verdicts[holder] = await sweeper.takeable(holder)
         if verdicts[holder] and await _free(store, stored, system.token()):
-            freed.append(names.marker_run(stored.name))
+            freed.append(run)
     if freed:
         await markers.ring(store, names.queue_bell(queue), system.token())
     return freed
 
 
 async def _free(store: Store, stored: Stored, nonce: str) -> bool:
-    full = stored if stored.body is not None else await store.read(stored.name)
-    if full is None or full.generation != stored.generation:
+    full = await with_body(store, stored)
+    marker = markers.decode(full) if full is not None else None
+    if full is None or marker is None or full.generation != stored.generation:
         return False
-    marker: Marker = msgspec.structs.replace(
-        markers.decode(full), holder="", owner="", why="takeover", nonce=nonce
-    )
-    return await markers.replace_unowned(store, full, marker)
+    unowned = msgspec.structs.replace(marker, holder="", owner="", why="takeover", nonce=nonce)
+    return await markers.replace_unowned(store, full, unowned)
+
+
+def _unreadable(stored: Stored) -> Lease:
+    """What to assume of an object that is no lease: its holder cannot renew any more.
+
+    It replaced the lease, so the holder's next renewal is refused. Long after the longest time
+    for which it may still trust itself its runs are free.
+    """
+    ttl = DEAD_KEPT_TTLS * leases.TTL_DEFAULT
+    return Lease(worker=names.last_part(stored.name), ttl=ttl, margin=ttl, nonce="")

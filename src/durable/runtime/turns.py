@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -42,18 +43,56 @@ def strand() -> int:
 
     A scope belongs to one strand; a call is legal in the strand that owns the scope.
     """
-    try:
+    if _is_trio():
         return anyio.get_current_task().id
-    except anyio.NoEventLoopError:
-        return -thread_id()
+    # The id that anyio gives, without the description of the task that it makes each time.
+    task = _asyncio_task()
+    return id(task) if task is not None else -thread_id()
 
 
-def cancel_requests() -> int:
-    """How many native cancellations of the running asyncio task are not taken back yet."""
+def _asyncio_task() -> object:
+    """The running asyncio task; None in a thread without an event loop."""
+    asyncio: Any = sys.modules.get("asyncio")
+    try:
+        return None if asyncio is None else asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The native cancellations that an asyncio task had at some moment.
+
+    Whoever cancelled may take it back, as `asyncio.timeout` does when its block ends.
+    """
+
+    task: Any
+    count: int
+
+    def taken_back(self) -> bool:
+        return bool(self.task.cancelling() < self.count)
+
+
+def cancel_requests() -> Requests | None:
+    """Those of the running task; None where nothing cancels natively."""
+    count = cancel_count()
+    return Requests(sys.modules["asyncio"].current_task(), count) if count else None
+
+
+def cancel_count() -> int:
+    """How often the running asyncio task has been cancelled and it was not taken back."""
     if _is_trio():
         return 0
     task: Any = sys.modules["asyncio"].current_task()
     return int(task.cancelling()) if task is not None else 0
+
+
+def cancelled_since(count: int) -> bool:
+    """Whether a cancellation that was just caught comes from outside.
+
+    In asyncio, code that awaits a cancelled future raises the same exception of its own accord.
+    """
+    return _is_trio() or cancel_count() > count
 
 
 async def cancellation() -> BaseException:
@@ -77,7 +116,7 @@ async def cancellation() -> BaseException:
 def waker() -> Callable[[Callable[[], object]], None]:
     """A function that runs a callback in this event loop, soon, from any thread."""
     native: Any = anyio.lowlevel.current_token().native_token
-    wake: Callable[[Callable[[], object]], None] = getattr(
-        native, "call_soon_threadsafe", None
-    ) or native.run_sync_soon
+    wake: Callable[[Callable[[], object]], None] = (
+        getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
+    )
     return wake

@@ -28,6 +28,7 @@ from durable.store import Refused, Store, Written
 log = logging.getLogger("durable")
 
 PRESENCE_PERIOD = 60.0  # seconds
+TIDY_PERIOD = 600.0  # seconds
 PROBE_PERIOD = 1.0  # seconds between looks at lock files of workers on this host
 
 
@@ -89,6 +90,7 @@ class Worker:
                 tasks.start_soon(self._repeat, self.store.pace.bell, self._poll)
                 tasks.start_soon(self._repeat, PRESENCE_PERIOD, self._show_presence)
                 tasks.start_soon(self._repeat, PROBE_PERIOD, self._watch, neighbours)
+                tasks.start_soon(self._repeat, TIDY_PERIOD, self._sweeper.tidy_hints)
             tasks.start_soon(self._repeat, PROBE_PERIOD, self._holdings.release_idle_lease)
             tasks.start_soon(self._repeat, self.store.pace.bell, self._finder.answer_own_bell)
             task_status.started()

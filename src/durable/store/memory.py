@@ -9,9 +9,9 @@ lets a hook decide the fate of each call.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice, takewhile
 from typing import Literal, NamedTuple, TypeVar
 
 import anyio
@@ -20,6 +20,7 @@ import msgspec
 
 from durable.errors import StoreRefused, StoreUnavailable
 from durable.store import INLINE_BYTES_MAX, LOCAL_PACE, Backend, Page, Stored, Written
+from durable.store.sorting import SortedNames
 from durable.system import System
 
 PAGE_SIZE = 1000  # as in GCS
@@ -34,7 +35,7 @@ Verb = Literal["create", "replace", "read", "list", "delete"]
 
 class _Object(NamedTuple):
     full: Stored
-    listed: Stored  # what lists show: without a body that is large or not inline
+    listed: bool  # lists show the body: it is small and meant to be inline
 
 
 class Bucket:
@@ -49,6 +50,8 @@ class Bucket:
     Attributes:
         calls: how many calls were made, by verb.
         log: (verb, name) of each call, in order; the name of a list is its prefix.
+        lock: held over whatever must be one decision; re-entrant.
+        names: of the objects there are; walked under the lock.
     """
 
     def __init__(self, now: Callable[[], float] | None = None, *, ordered: bool = False) -> None:
@@ -57,62 +60,105 @@ class Bucket:
         self.log: list[tuple[Verb, str]] = []
         self._ordered = ordered
         self._count = 0
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        self.names = SortedNames()
         self._objects: dict[str, _Object] = {}
-        self._names: list[str] = []  # sorted; code point order is the byte order of UTF-8
         self._calls_of: Counter[tuple[Verb, str]] = Counter()
         self._landing: list[tuple[float | None, Callable[[], object]]] = []
 
     def create(self, name: str, body: bytes, meta: dict[str, str], inline: bool) -> Written | None:
-        with self._lock:
+        with self.lock:
             if name in self._objects:
                 return None
-            insort(self._names, name)
-            return self._put(name, None, body, meta, inline)
+            put = self.put(name, body, meta, inline=inline)
+        return Written(put.generation, put.updated)
 
     def replace(
         self, name: str, generation: int, body: bytes, meta: dict[str, str], inline: bool
     ) -> Written | None:
-        with self._lock:
+        with self.lock:
             there = self._objects.get(name)
             if there is None or there.full.generation != generation:
                 return None
-            return self._put(name, there.full.created, body, meta, inline)
+            put = self.put(name, body, meta, inline=inline, created=there.full.created)
+        return Written(put.generation, put.updated)
 
     def read(self, name: str) -> Stored | None:
-        with self._lock:
+        with self.lock:
             there = self._objects.get(name)
         return None if there is None else _copy(there.full)
 
     def list(self, prefix: str, token: str | None, limit: int = PAGE_SIZE) -> Page:
         """At most `limit` objects from `prefix`, after the name that `token` is."""
-        with self._lock:
-            names = self._names
-            start = bisect_left(names, prefix)
-            if token is not None:
-                start = max(start, bisect_right(names, token))
-            found = []
-            for name in names[start : start + limit + 1]:
-                if not name.startswith(prefix):
-                    break
-                found.append(self._objects[name].listed)
-        items = [_copy(item) for item in found[:limit]]
+        with self.lock:
+            after = token is not None and token >= prefix
+            names = self.names.since(token if token is not None and after else prefix, after=after)
+            under = takewhile(lambda name: name.startswith(prefix), names)
+            found = [self._objects[name] for name in islice(under, limit + 1)]
+        items = [
+            _with_body(there.full, there.full.body if there.listed else None)
+            for there in found[:limit]
+        ]
         if len(found) <= limit:
             return Page(items, None)
         return Page(items, items[-1].name if items else token or "")
 
     def delete(self, name: str, generation: int) -> bool:
-        with self._lock:
+        with self.lock:
             there = self._objects.get(name)
             if there is None or there.full.generation != generation:
                 return False
-            del self._objects[name]
-            del self._names[bisect_left(self._names, name)]
+            self.drop(name)
             return True
+
+    def peek(self, name: str) -> Stored | None:
+        """The object itself, not a copy: the caller changes nothing of it."""
+        there = self._objects.get(name)
+        return None if there is None else there.full
+
+    def put(
+        self,
+        name: str,
+        body: bytes,
+        meta: dict[str, str],
+        *,
+        inline: bool = False,
+        now: float | None = None,
+        created: float | None = None,
+    ) -> Stored:
+        """A new generation, whatever is there. `now` is when, `created` the same by default."""
+        with self.lock:
+            self._count += 1
+            generation = self._count
+            if not self._ordered:
+                generation = generation * _SCRAMBLE % _GENERATIONS
+            now = self.now() if now is None else now
+            created = now if created is None else created
+            full = Stored(name, generation, created, now, dict(meta), bytes(body))
+            if name not in self._objects:
+                self.names.add(name)
+            self._keep(full, inline=inline)
+            return full
+
+    def amend(self, name: str, meta: dict[str, str], now: float) -> Stored:
+        """Other metadata for the generation that is there."""
+        with self.lock:
+            there = self._objects[name]
+            full = Stored(
+                name, there.full.generation, there.full.created, now, dict(meta), there.full.body
+            )
+            self._keep(full, inline=there.listed)
+            return full
+
+    def drop(self, name: str) -> None:
+        """Delete the object that is there, whatever its generation."""
+        with self.lock:
+            del self._objects[name]
+            self.names.remove(name)
 
     def count(self, verb: Verb, name: str) -> int:
         """Note one call; returns how many calls of that verb on that name there were with it."""
-        with self._lock:
+        with self.lock:
             self.calls[verb] += 1
             self.log.append((verb, name))
             if len(self.log) > LOG_MAX:
@@ -122,12 +168,12 @@ class Bucket:
 
     def land_later(self, call: Callable[[], object], due: float | None) -> None:
         """Carry out `call` at the bucket's time `due`, or at the next `land()` if None."""
-        with self._lock:
+        with self.lock:
             self._landing.append((due, call))
 
     def land(self, now: float | None = None) -> int:
         """Carry out what is under way: all of it, or what is due at `now`. Returns how much."""
-        with self._lock:
+        with self.lock:
             waiting, landing = self._landing, []
             if not waiting:
                 return 0
@@ -141,19 +187,9 @@ class Bucket:
                 call()
             return len(landing)
 
-    def _put(
-        self, name: str, created: float | None, body: bytes, meta: dict[str, str], inline: bool
-    ) -> Written:
-        self._count += 1
-        generation = self._count
-        if not self._ordered:
-            generation = generation * _SCRAMBLE % _GENERATIONS
-        now = self.now()
-        created = now if created is None else created
-        full = Stored(name, generation, created, now, dict(meta), bytes(body))
-        small = inline and len(body) <= INLINE_BYTES_MAX
-        self._objects[name] = _Object(full, full if small else _with_body(full, None))
-        return Written(generation, now)
+    def _keep(self, full: Stored, *, inline: bool) -> None:
+        small = full.body is not None and len(full.body) <= INLINE_BYTES_MAX
+        self._objects[full.name] = _Object(full, inline and small)
 
 
 class Call(NamedTuple):

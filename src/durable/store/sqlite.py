@@ -12,6 +12,7 @@ machine stores, so a step of the wall clock changes nothing.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import sqlite3
 from contextlib import suppress
@@ -77,6 +78,8 @@ class SqliteBackend(Backend):
         self.lock_folder = f"{path}.locks"
         self.commits = 0
         self._system = system or System()
+        self._seed = self._system.token()
+        self._count = itertools.count()
         self._offset = prepare(path, self._system, self.boot)
         self._writer = Lane(
             f"writer of {path}",
@@ -94,7 +97,7 @@ class SqliteBackend(Backend):
     async def create(
         self, name: str, body: bytes, meta: dict[str, str], inline: bool
     ) -> Written | None:
-        generation = _generation(self._system)
+        generation = self._new_generation()
         text, small = _columns(body, meta, inline)
 
         def work(db: Connection, now: float) -> Written | None:
@@ -106,7 +109,7 @@ class SqliteBackend(Backend):
     async def replace(
         self, name: str, generation: int, body: bytes, meta: dict[str, str], inline: bool
     ) -> Written | None:
-        new = _generation(self._system)
+        new = self._new_generation()
         text, small = _columns(body, meta, inline)
 
         def work(db: Connection, now: float) -> Written | None:
@@ -146,6 +149,15 @@ class SqliteBackend(Backend):
         """Finish what was asked, then close the file."""
         await self._reader.aclose()
         await self._writer.aclose()
+
+    def _new_generation(self) -> int:
+        """62 bits: unique for good, and in no order."""
+        # Counted from a random seed: asking the system for chance each time gives the processor
+        # to another thread. With the process, since a store that was opened but not used yet may
+        # go on on both sides of a fork.
+        text = f"{self._seed} {os.getpid()} {next(self._count)}"
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") >> 2
 
     def _write(self, db: Connection, batch: Batch, patience: float) -> bool:
         """Carry out a batch as one transaction: all of it is committed, or nothing."""
@@ -189,12 +201,6 @@ class SqliteBackend(Backend):
                     return False
                 fail([request], explain(e, self.path) if isinstance(e, sqlite3.Error) else e)
         return True
-
-
-def _generation(system: System) -> int:
-    """62 random bits: unique for good, and in no order."""
-    digest = hashlib.blake2b(system.token().encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 2
 
 
 def _columns(body: bytes, meta: dict[str, str], inline: bool) -> tuple[str, bool]:

@@ -1,0 +1,78 @@
+"""The work that is measured, the same for everybody, and the meter that measures it."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Self
+
+import anyio
+
+
+class Shape(NamedTuple):
+    """So many runs of so many steps, at most `at_once` runs at a time."""
+
+    runs: int
+    steps: int
+    at_once: int
+
+    @property
+    def total(self) -> int:
+        return self.runs * self.steps
+
+    def __str__(self) -> str:
+        if self.runs == 1:
+            return f"1 run x {self.steps:,} steps"
+        return f"{self.runs} runs x {self.steps} steps, {self.at_once} at once"
+
+
+SHAPES = {"sequential": Shape(1, 1000, 1), "concurrent": Shape(200, 10, 50)}
+WARM_UP = Shape(1, 10, 1)  # carried out by everybody before the meter starts
+
+
+class Meter:
+    """Wall time, and CPU time of all threads of this process, in seconds.
+
+    with Meter() as meter: ...
+    """
+
+    wall = 0.0
+    cpu = 0.0
+
+    def __enter__(self) -> Self:
+        self._cpu, self._wall = _cpu_seconds(), time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall, self.cpu = time.perf_counter() - self._wall, _cpu_seconds() - self._cpu
+
+    def report(self, **more: object) -> None:
+        """Hand the figures to the process that started this one."""
+        print(json.dumps({"wall": self.wall, "cpu": self.cpu, **more}))
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+async def each_run(shape: Shape, one: Callable[[int], Awaitable[object]]) -> None:
+    """Do `one(number)` for every run, at most `at_once` at a time."""
+    limiter = anyio.CapacityLimiter(shape.at_once)
+
+    async def limited(number: int) -> None:
+        async with limiter:
+            await one(number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(shape.runs):
+            tasks.start_soon(limited, number)
+
+
+def asked() -> tuple[str, Shape]:
+    """What this process is to measure: `program.py VARIANT SHAPE`."""
+    _, variant, shape = sys.argv
+    return variant, SHAPES[shape]

@@ -1,0 +1,152 @@
+"""The client's words for coordination without workflows: claims, documents, leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import anyio.abc
+
+from durable import claims, documents
+from durable.catalog import Catalog
+from durable.claims import Claim, ClaimResult
+from durable.documents import Document, Snapshot
+from durable.errors import UsageError
+from durable.leases import Lease, LeaseHolder, Leases, Refuse, Taken
+from durable.leases.holder import WAIT_DEFAULT, StateFn
+from durable.protocol.leases import TTL_DEFAULT, Terms
+from durable.protocol.primitives import CLAIMS, DOCS
+from durable.store import Store
+
+
+class Coordination:
+    """What several processes agree through, without a workflow.
+
+    Args:
+        store: where it is.
+        tasks: gives the open client's task group; None while it is closed.
+    """
+
+    def __init__(self, store: Store, tasks: Callable[[], anyio.abc.TaskGroup | None]) -> None:
+        self.store = store
+
+        def open_tasks() -> anyio.abc.TaskGroup:
+            found = tasks()
+            if found is None:
+                raise UsageError(
+                    "leases need an open client",
+                    hint="write `async with connect() as client:`",
+                )
+            return found
+
+        self._holder = LeaseHolder(store, open_tasks)
+        self._claims = Catalog(store, CLAIMS, claims.of_stored)
+        self._docs = Catalog(store, DOCS, documents.of_stored)
+        self._leases = Leases(store, self._holder)
+
+    @property
+    def claims(self) -> Catalog[Claim]:
+        """All claims: `get(key)`, `list(prefix)`."""
+        return self._claims
+
+    @property
+    def docs(self) -> Catalog[Snapshot]:
+        """All documents: `get(key)`, `list(prefix)`."""
+        return self._docs
+
+    @property
+    def leases(self) -> Leases:
+        """All leases: `get(key)`, `list(prefix)`, `attach`, `cooperative_write`."""
+        return self._leases
+
+    async def claim(self, key: str, value: object, *, label: str | None = None) -> ClaimResult:
+        """Claim `key` with `value`, unless somebody has: then theirs is the value.
+
+        Args:
+            key: what is claimed.
+            value: of built-in types.
+            label: of this process, for people; by default host and process id.
+
+        Returns:
+            The value that everybody gets, and whether this call made it.
+
+        Raises:
+            InvalidId: the key cannot be part of an object's name.
+            InvalidArguments: the value cannot be stored.
+            StoreUnavailable: no answer; the claim may have been made, or may be yet.
+        """
+        return await claims.claim(self.store, key, value, label=label)
+
+    def doc(self, key: str, *, label: str | None = None) -> Document:
+        """The document of that key, to be read, updated or deleted; it need not exist.
+
+        Raises:
+            InvalidId: the key cannot be part of an object's name.
+        """
+        return Document(self.store, key, label=label)
+
+    async def lease(
+        self,
+        key: str,
+        *,
+        ttl: float | Terms = TTL_DEFAULT,
+        label: str | None = None,
+        state_fn: StateFn | None = None,
+        renew: bool = True,
+    ) -> Lease | Taken | Refuse:
+        """Acquire a lease, which is then renewed until it is released or the client is closed.
+
+        Args:
+            key: what is owned.
+            ttl: seconds after which others may take it if it is not renewed; 12 at least.
+            label: of this process, for people; by default host and process id.
+            state_fn: takes the state as it is left (None if there is none) and returns the state
+                to begin with, or `Refuse(reason)` where nothing is left to do. Both are decided
+                with the acquisition, in one write. It may be called more than once.
+            renew: renew in the background; else only the lease's own calls renew.
+
+        Returns:
+            The lease, which is true as a condition; or, false, `Taken` or what `state_fn` refused
+            with.
+
+        Raises:
+            InvalidId: the key cannot be part of an object's name.
+            InvalidArguments: the state cannot be stored.
+            StoreUnavailable: no answer; it may have been taken, and then runs out by itself.
+            UsageError: the client is closed, or the ttl too short.
+        """
+        return await self._holder.acquire(key, ttl=ttl, label=label, state_fn=state_fn, renew=renew)
+
+    def hold(
+        self,
+        key: str,
+        *,
+        ttl: float | Terms = TTL_DEFAULT,
+        label: str | None = None,
+        state_fn: StateFn | None = None,
+        waiting: bool = False,
+        timeout: float = WAIT_DEFAULT,
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Hold a lease for as long as an `async with` block lasts.
+
+        If it is lost, the block is cancelled and `LeaseLost` raised. At the end it is released,
+        also if the block raises.
+
+        Args:
+            key: what is owned.
+            ttl: as of `lease`.
+            label: as of `lease`.
+            state_fn: as of `lease`.
+            waiting: wait while somebody else holds it.
+            timeout: seconds to wait at most.
+
+        Raises:
+            LeaseTaken: somebody else holds it.
+            LeaseRefused: `state_fn` refused.
+            LeaseLost: it was lost before the end of the block.
+            StoreUnavailable: the store does not answer.
+            UsageError: the client is closed, or the ttl too short.
+        """
+        return self._holder.hold(
+            key, ttl=ttl, label=label, state_fn=state_fn, waiting=waiting, timeout=timeout
+        )

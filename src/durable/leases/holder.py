@@ -1,0 +1,227 @@
+"""This process as a holder of leases: acquires them, attaches to them, keeps them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import anyio
+import anyio.abc
+
+from durable import catalog
+from durable.catalog import Contention
+from durable.errors import DurableError, LeaseLost, LeaseRefused, LeaseTaken
+from durable.leases import entries
+from durable.leases.entries import Refuse, Taken
+from durable.leases.lease import Lease
+from durable.leases.upkeep import Upkeep
+from durable.protocol import primitives, records
+from durable.protocol.leases import TTL_DEFAULT, Terms
+from durable.protocol.primitives import KEEP, LEASES, LeaseRecord
+from durable.store import Refused, Store, Stored
+from durable.system import label as own_label
+
+WAIT_DEFAULT = 60.0  # seconds for which `hold` waits for a lease, if it waits
+POLL_MAX = 1.0  # seconds between two looks at a lease that is waited for
+LET_GO_TIMEOUT = 3.0  # seconds for the release when the body has failed: two writes' worth
+
+StateFn = Callable[[Any], Any]
+R = TypeVar("R")
+
+
+class LeaseHolder:
+    """Acquires leases and keeps them in the background.
+
+    Args:
+        store: where they are.
+        tasks: gives the task group in which leases are kept; raises UsageError where there is
+            none.
+    """
+
+    def __init__(self, store: Store, tasks: Callable[[], anyio.abc.TaskGroup]) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._kept: set[Upkeep] = set()
+
+    def close(self) -> None:
+        """Keep nothing any longer: what is still held runs out."""
+        for upkeep in list(self._kept):
+            upkeep.stop()
+
+    async def acquire(
+        self,
+        key: str,
+        *,
+        ttl: float | Terms = TTL_DEFAULT,
+        label: str | None = None,
+        state_fn: StateFn | None = None,
+        renew: bool = True,
+    ) -> Lease | Taken | Refuse:
+        """Arguments, results and errors as of `Client.lease`."""
+        token = self._store.system.token()
+        terms = ttl if isinstance(ttl, Terms) else Terms.of(ttl)
+        label = own_label() if label is None else label
+
+        def next_record(stored: Stored | None) -> LeaseRecord | Taken | Refuse:
+            now, boot = self._store.now(), self._store.backend.boot
+            if stored is not None:
+                entry = entries.of_stored(stored, now, boot=boot)
+                if entry.status == "held":
+                    return Taken(entry)
+            current = None if stored is None else catalog.decode_record(LeaseRecord, stored)
+            state = entries.state_of(current)
+            new = KEEP if state_fn is None else state_fn(state)
+            if isinstance(new, Refuse):
+                return new
+            return primitives.acquired(
+                current, key=key, holder=primitives.digest_of(token), label=label, terms=terms,
+                boot=boot, nonce=self._store.system.token(),
+                state=primitives.encode_value(
+                    state if new is KEEP else new, what=f"the state of lease {key!r}"
+                ),
+            )  # fmt: skip
+
+        return await self._enter(key, token, next_record, renew=renew)
+
+    async def attach(self, key: str, token: str, *, renew: bool = True) -> Lease:
+        """Arguments, results and errors as of `Leases.attach`."""
+
+        def next_record(_: Stored | None) -> LeaseRecord | LeaseLost:
+            return LeaseLost(
+                f"lease {key!r} is not held with this token: it was released, or taken by "
+                "somebody else, or never was",
+                hint="acquire it with `client.lease`, under a new epoch",
+            )
+
+        entered = await self._enter(key, token, next_record, renew=renew)
+        if isinstance(entered, LeaseLost):
+            raise entered
+        return entered
+
+    @contextlib.asynccontextmanager
+    async def hold(
+        self,
+        key: str,
+        *,
+        ttl: float | Terms = TTL_DEFAULT,
+        label: str | None = None,
+        state_fn: StateFn | None = None,
+        waiting: bool = False,
+        timeout: float = WAIT_DEFAULT,
+    ) -> AsyncIterator[Lease]:
+        """Arguments and errors as of `Client.hold`."""
+        until = anyio.current_time() + (timeout if waiting else 0)
+        lease = await self._wait_for(
+            key, until, lambda: self.acquire(key, ttl=ttl, label=label, state_fn=state_fn)
+        )
+        upkeep = lease._upkeep
+        scope = anyio.CancelScope()
+        upkeep.on_lost = scope.cancel
+        try:
+            with scope:
+                yield lease
+            if not upkeep.ended:
+                await lease.release()  # raises LeaseLost if that is why the block has ended
+        except Exception as e:
+            if scope.cancel_called and not isinstance(e, LeaseLost):
+                raise upkeep.gone() from e
+            raise
+        finally:
+            await _let_go(lease)
+            upkeep.stop()
+
+    async def _wait_for(self, key: str, until: float, acquire: Callable[[], Any]) -> Lease:
+        """Acquire it, looking again until the event loop's time `until`.
+
+        Raises:
+            LeaseTaken: somebody holds it all the time.
+            LeaseRefused: the `state_fn` refused.
+        """
+        pause = self._store.pace.bell
+        while True:
+            got: Lease | Taken | Refuse = await acquire()
+            if isinstance(got, Lease):
+                return got
+            if isinstance(got, Refuse):
+                raise LeaseRefused(
+                    f"lease {key!r} was not acquired: {got.reason}", reason=got.reason
+                )
+            left = until - anyio.current_time()
+            if left <= 0:
+                raise LeaseTaken(
+                    f"lease {key!r} is held by {got.by.label!r} ({got.by.holder}), "
+                    f"epoch {got.by.epoch}",
+                    hint="wait for it with `waiting=True`, or try again later",
+                )
+            # Jitter, so that those who wait do not all come at the same moment.
+            await anyio.sleep(min(left, self._store.system.uniform(pause / 2, pause)))
+            pause = min(POLL_MAX, pause * 1.5)
+
+    async def _enter(
+        self,
+        key: str,
+        token: str,
+        next_record: Callable[[Stored | None], LeaseRecord | R],
+        *,
+        renew: bool,
+    ) -> Lease | R:
+        """Become the holder whose token this is, by compare-and-swap.
+
+        `next_record` is asked for what to write in the place of a record that is not this
+        holder's; a record that is, is renewed.
+        """
+        name = primitives.object_name(LEASES, key)
+        holder = primitives.digest_of(token)
+        tasks = self._tasks()  # before anything is written
+        contention = Contention(self._store, name)
+        stored = await self._store.read(name)
+        while True:
+            record = self._renewed(stored, holder) or next_record(stored)
+            if not isinstance(record, LeaseRecord):
+                return record
+            sent = self._store.system.boot()
+            body = records.encode(record)
+            answer = await catalog.put(self._store, name, stored, body, nonce=record.nonce)
+            if isinstance(answer, Refused):
+                stored = answer.current
+                await contention.lost()
+                continue
+            writers = catalog.with_writer(record.nonce, catalog.writers_of(stored))
+            upkeep = Upkeep(
+                self._store, record, generation=answer.generation, writers=writers, since=sent,
+                renewing=renew,
+            )  # fmt: skip
+            if answer.first and upkeep.held:
+                self._kept.add(upkeep)
+                tasks.start_soon(self._keep, upkeep)
+                return Lease(upkeep, token)
+            # It was applied, but when, and what has happened since? The next turn finds out, and
+            # renews if the lease is ours.
+            stored = await self._store.read(name)
+
+    def _renewed(self, stored: Stored | None, holder: str) -> LeaseRecord | None:
+        """The next record of a lease that is held with our token; None if it is not."""
+        if stored is None:
+            return None
+        record = catalog.decode_record(LeaseRecord, stored)
+        if record.holder != holder:
+            return None
+        return primitives.renewal(
+            record, nonce=self._store.system.token(), state=record.state,
+            boot=self._store.backend.boot,
+        )  # fmt: skip
+
+    async def _keep(self, upkeep: Upkeep) -> None:
+        try:
+            await upkeep.run()
+        finally:
+            self._kept.discard(upkeep)
+
+
+async def _let_go(lease: Lease) -> None:
+    """After a body that did not end well: release, so that others need not wait for the ttl."""
+    if lease._upkeep.over:
+        return
+    with anyio.move_on_after(LET_GO_TIMEOUT, shield=True), contextlib.suppress(DurableError):
+        await lease.release()

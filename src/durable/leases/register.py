@@ -1,0 +1,107 @@
+"""All leases: looked at, listed, attached to, written into from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from durable import catalog
+from durable.catalog import Catalog, Contention
+from durable.errors import UsageError
+from durable.leases import entries
+from durable.leases.entries import LeaseEntry
+from durable.leases.holder import LeaseHolder
+from durable.leases.lease import Lease
+from durable.protocol import primitives, records
+from durable.protocol.primitives import KEEP, LEASES, LeaseRecord
+from durable.store import Store, Stored, Written
+
+
+class Leases(Catalog[LeaseEntry]):
+    """All leases of a store.
+
+    Args:
+        store: where they are.
+        holder: what keeps those that are attached to.
+    """
+
+    def __init__(self, store: Store, holder: LeaseHolder) -> None:
+        boot = store.backend.boot
+        super().__init__(
+            store, LEASES, lambda stored, now: entries.of_stored(stored, now, boot=boot)
+        )
+        self._holder = holder
+
+    async def attach(self, key: str, token: str, *, renew: bool = True) -> Lease:
+        """Go on holding a lease that another process has acquired, under the same epoch.
+
+        Args:
+            key: of the lease.
+            token: what `Lease.hand_over` gave there.
+            renew: keep renewing it in the background; else only its own calls renew.
+
+        Raises:
+            LeaseLost: it is not held with this token (any more).
+            StoreUnavailable: the store does not answer.
+            UsageError: the client is closed.
+        """
+        return await self._holder.attach(key, token, renew=renew)
+
+    async def cooperative_write(self, key: str, fn: Callable[[Any], Any]) -> Any:
+        """Write into the state of a lease that somebody else may hold, such as a request to stop.
+
+        It takes nothing from the holder and renews nothing. The holder finds it with its next
+        write, at the latest when it renews.
+
+        Args:
+            key: of the lease; if it never was held, its first holder finds the state.
+            fn: takes the state (None if there is none) and returns the new one, a dict, or `KEEP`
+                to leave it as it is. It is called again whenever somebody else was quicker, so
+                it must do nothing else. What it raises is raised here.
+
+        Returns:
+            The state that then stands.
+
+        Raises:
+            UsageError: the state is not a dict, so that holder and others could not both write.
+            InvalidArguments: it cannot be stored.
+            StoreUnavailable: no answer, and it may have been written; or others always were
+                quicker.
+        """
+        name = primitives.object_name(LEASES, key)
+        contention = Contention(self._store, name)
+        stored = await self._store.read(name)
+        while True:
+            current = None if stored is None else catalog.decode_record(LeaseRecord, stored)
+            state = entries.state_of(current)
+            new = fn(state)
+            if new is KEEP:
+                return state
+            _check_mergeable(key, state, new)
+            record = self._next(key, stored, current, new)
+            answer = await catalog.put(
+                self._store, name, stored, records.encode(record), nonce=record.nonce
+            )
+            if isinstance(answer, Written):
+                return entries.state_of(record)
+            await contention.lost()
+            stored = answer.current
+
+    def _next(
+        self, key: str, stored: Stored | None, current: LeaseRecord | None, state: object
+    ) -> LeaseRecord:
+        return primitives.written_by_others(
+            key, current, updated=0.0 if stored is None else stored.updated,
+            nonce=self._store.system.token(),
+            state=primitives.encode_value(state, what=f"the state of lease {key!r}"),
+        )  # fmt: skip
+
+
+def _check_mergeable(key: str, *states: object) -> None:
+    for state in states:
+        if state is not None and type(state) is not dict:
+            raise UsageError(
+                f"the state of lease {key!r} that its holder and others write is a dict, not "
+                f"{type(state).__name__}",
+                hint="write keys of a dict: each is merged on its own",
+            )

@@ -1,0 +1,91 @@
+"""A holder's token is in no output: it is shown, stored, logged and raised nowhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import traceback
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from durable.client import Client
+from durable.errors import LeaseLost, LeaseTaken
+from durable.leases import Lease
+from durable.protocol.primitives import digest_of
+from durable.store.opening import open_store
+from tests.cli.command import durable
+
+pytestmark = pytest.mark.anyio
+
+
+async def everything_that_can_be_done(client: Client) -> tuple[set[str], list[str]]:
+    """A life of leases: the tokens that were used, and all that was shown."""
+    shown: list[str] = []
+    held = await client.lease("job", label="me", state_fn=lambda old: {"n": 1})
+    assert isinstance(held, Lease)
+    tokens = {held._token}
+    await client.leases.cooperative_write("job", lambda state: {**state, "cancel": True})
+    taken = await client.lease("job")
+    shown += [repr(held), str(held), f"{held}", held.holder, repr(taken), repr(client)]
+    shown += [repr(vars(held._upkeep)), repr(held.state)]
+    try:
+        async with client.hold("job"):
+            pass
+    except LeaseTaken as e:
+        shown.append(_all_of(e))
+    shown += [repr(entry) async for entry in client.leases.list()]
+    shown += [repr(dataclasses.asdict(entry)) async for entry in client.leases.list()]
+
+    tokens.add(await held.hand_over())
+    wrong = "x" * 16
+    try:
+        await client.leases.attach("job", wrong)
+    except LeaseLost as e:
+        shown.append(_all_of(e))
+        assert wrong not in shown[-1]
+    attached = await client.leases.attach("job", tokens.copy().pop())
+    shown.append(repr(attached))
+    await attached.release({"done": True})
+    try:
+        await attached.renew()
+    except LeaseLost as e:
+        shown.append(_all_of(e))
+    shown += [repr(stored) async for stored in client.store.list("")]
+    return tokens, shown
+
+
+def _all_of(error: BaseException) -> str:
+    shown = [repr(error), str(error), repr(vars(error)), *traceback.format_exception(error)]
+    return "\n".join(shown)
+
+
+def _on_disk(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+
+
+async def test_no_output_has_a_token(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not a representation, list, error, log line, stored object, database file or command."""
+    caplog.set_level(logging.DEBUG)
+    url = f"sqlite:///{tmp_path}/db"
+    store = open_store(url)
+    async with Client(store) as client:
+        tokens, shown = await everything_that_can_be_done(client)
+        files = _on_disk(tmp_path)  # while the database has not tidied up
+    await store.aclose()
+    listed: Any = await anyio.to_thread.run_sync(
+        lambda: durable("list", "--json", "--store", url, folder=tmp_path)
+    )
+    outputs = [*shown, caplog.text, *capfd.readouterr(), str(listed)]
+
+    assert len(tokens) == 1
+    (token,) = tokens
+    assert not [text for text in outputs if token in text]
+    assert token.encode() not in files
+    # The search would find it: what stands for the token is there.
+    assert [text for text in outputs if digest_of(token)[:6] in text]
+    assert digest_of(token).encode() in files

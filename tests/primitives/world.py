@@ -1,0 +1,83 @@
+"""Several clients on one bucket, each as a process of its own, on the event loop's clock."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+import msgspec
+
+from durable.client import Client
+from durable.leases import Lease
+from durable.protocol.primitives import LeaseRecord
+from durable.store import Store
+from durable.store.memory import Bucket, Call, Fault, MemoryBackend, Verb
+from durable.testing.virtual import virtual_bucket, virtual_system
+
+HOUR = 3600.0
+
+
+def no_fault(call: Call) -> Fault | None:
+    return None
+
+
+@dataclass
+class Process:
+    """One client. `fault` decides the fate of its calls, `slept` is how long its machine slept."""
+
+    client: Client = field(init=False)
+    fault: Callable[[Call], Fault | None] = no_fault
+    slept: float = 0.0
+
+    def decide(self, call: Call) -> Fault | None:
+        return self.fault(call)  # whatever stands there by then
+
+    def cut_off(self) -> None:
+        """From now on nothing of it reaches the store."""
+        self.fault = lambda call: Fault("unsent")
+
+
+class World:
+    """The bucket and the processes around it."""
+
+    def __init__(self, bucket: Bucket | None = None) -> None:
+        self.bucket = bucket or virtual_bucket()
+        self._seed = 0
+
+    @contextlib.asynccontextmanager
+    async def process(self, *, patience: float | None = 30.0) -> AsyncIterator[Process]:
+        self._seed += 1
+        process = Process()
+        system = virtual_system(self._seed)
+        system = replace(system, boot=lambda: anyio.current_time() + process.slept)
+        backend = MemoryBackend(self.bucket, faults=process.decide)
+        async with Client(Store(backend, system=system, patience=patience)) as client:
+            process.client = client
+            yield process
+
+    def record(self, key: str) -> LeaseRecord:
+        stored = self.bucket.read(f"leases/{key}")
+        assert stored is not None
+        return msgspec.json.decode(stored.body or b"", type=LeaseRecord)
+
+    def writes(self) -> int:
+        return sum(self.bucket.calls[verb] for verb in ("create", "replace", "delete"))
+
+
+def once(verb: Verb, fault: Fault) -> Callable[[Call], Fault | None]:
+    """The next call of this verb suffers the fault, no other."""
+    left = [fault]
+
+    def decide(call: Call) -> Fault | None:
+        return left.pop() if left and call.verb == verb else None
+
+    return decide
+
+
+async def lease(process: Process, key: str = "job", **options: object) -> Lease:
+    """Acquire a lease that is free."""
+    got = await process.client.lease(key, **options)  # type: ignore[arg-type]
+    assert isinstance(got, Lease), got
+    return got

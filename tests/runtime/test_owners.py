@@ -1,0 +1,137 @@
+"""Owners of a run and the leases they leave: what killing real workers has taught."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from durable.decorators import step, workflow
+from durable.protocol import names
+from durable.runtime.solitude import Solitude
+from durable.store.memory import Call, Fault
+from tests.runtime.world import world
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
+
+begun: list[int] = []  # epochs of the bodies that began
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    from trio.testing import MockClock
+
+    begun.clear()
+    return "trio", {"clock": MockClock(autojump_threshold=0)}
+
+
+@step(name="owners-test slow")
+async def slow() -> int:
+    from durable.runtime.scopes import current
+
+    epoch = current().epoch
+    begun.append(epoch)
+    await anyio.sleep(30)
+    return epoch
+
+
+@workflow(name="owners-test one")
+async def one() -> int:
+    return await slow()
+
+
+@pytest.mark.parametrize("way", ["killed", "paused", "drained"])
+async def test_an_owner_that_recorded_nothing_still_had_the_first_epoch(way: str) -> None:
+    """Its successor finds an empty folder and is the second owner all the same (P3)."""
+    async with world() as w:
+        first = await w.process(grace=0.0)
+        await w.start("r", one)
+        await w.until(lambda: begun == [1])
+        await w.process()
+        match way:
+            case "killed":
+                first.kill()
+            case "paused":
+                first.pause()
+            case _:
+                first.worker.stop()
+        await w.until(lambda: begun == [1, 2])
+        first.wake()
+
+        assert await w.result("r") == 2
+        assert [claim.epoch for claim in (await w.facts("r")).epochs] == [2]
+
+
+async def test_a_worker_stopped_at_any_moment_leaves_no_lease() -> None:
+    """Nor any marker in its name, wherever it stood in taking its runs."""
+
+    def slowly(call: Call) -> Fault:
+        return Fault("slow_reply", seconds=0.1)
+
+    for moment in range(20):
+        async with world() as w:
+            for i in range(8):
+                await w.start(f"r{i}", one)
+            process = await w.process(grace=2.0, faults=slowly)
+            await anyio.sleep(moment / 20)
+            process.worker.stop()
+            await process.gone.wait()
+
+            assert await w.names(names.WORKERS) == [], f"stopped after {moment / 20} s"
+            listed = w.store.list(names.marker_folder("default"))
+            assert {s.meta.get("holder") async for s in listed} == {None}
+
+
+async def test_two_runs_that_wait_to_be_alone_do_not_wait_for_each_other() -> None:
+    """One after the other is alone; meanwhile nothing else is taken."""
+    solitude = Solitude({"a", "b", "c"})
+    order = []
+
+    async def resume(run: str) -> None:
+        assert await solitude.wait_alone(run, unless=lambda: False)
+        order.append(run)
+        assert solitude.closed
+        await anyio.sleep(10)
+        solitude.leave(run)
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(resume, "a")
+            tasks.start_soon(resume, "b")
+            await anyio.sleep(5)
+            assert order == []
+            solitude.leave("c")
+
+    assert sorted(order) == ["a", "b"]
+    assert not solitude.closed
+
+
+async def test_a_run_is_not_alone_for_longer_than_it_is_suspicious() -> None:
+    """Its first record ends the solitude; the next that waits still waits for it to leave."""
+    solitude = Solitude({"a"})
+    assert await solitude.wait_alone("a", unless=lambda: False)
+    assert solitude.closed
+
+    solitude.end("a")
+
+    assert not solitude.closed
+    assert solitude.runs == {"a"}
+
+
+async def test_a_run_that_waits_to_be_alone_is_let_go_when_its_worker_stops() -> None:
+    """The wait ends without solitude, so that the run can be given back at once."""
+    solitude, stopped = Solitude({"a", "b"}), anyio.Event()
+    answers = []
+
+    async def resume() -> None:
+        answers.append(await solitude.wait_alone("a", unless=stopped.is_set))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(resume)
+        await anyio.sleep(1)
+        stopped.set()
+        solitude.changed()
+
+    assert answers == [False]
+    assert not solitude.closed
