@@ -87,6 +87,7 @@ def _figures(found: Rounds, shape: str) -> dict[str, float | None]:
         "cpu_ms_per_step": cpu(DURABLE, "run"),
         "cpu_ms_per_step_worker": cpu(DURABLE, "worker"),
         "cpu_ms_per_step_floor": cpu(FLOOR, "store"),
+        "cpu_ms_per_step_over_floor": round(_over_floor(found, shape), 4),
         "cpu_ms_per_step_dbos": cpu(DBOS, "run"),
     }
 
@@ -100,6 +101,16 @@ def _cpu(found: Rounds, contender: Contender) -> float:
     """Milliseconds of CPU time a step, the median of the rounds."""
     total = SHAPES[contender.shape].total
     return statistics.median([1000.0 * float(m["cpu"]) / total for m in found[contender]])
+
+
+def _over_floor(found: Rounds, shape: str) -> float:
+    """What `client.run` adds to the store's own CPU time, the median of the rounds."""
+    own, floor = Contender(DURABLE, "run", shape), Contender(FLOOR, "store", shape)
+    pairs = zip(found[own], found[floor], strict=True)
+    total = SHAPES[shape].total
+    return statistics.median(
+        [1000.0 * (float(a["cpu"]) - float(b["cpu"])) / total for a, b in pairs]
+    )
 
 
 def _version(found: Rounds) -> str | None:

@@ -17,6 +17,8 @@ from durable.protocol.primitives import DOCS, KEEP, ValueRecord
 from durable.store import Store, Stored, Written
 from durable.system import label as own_label
 
+__all__ = ["KEEP", "Document", "Snapshot", "of_stored"]
+
 
 @dataclass(frozen=True)
 class Snapshot:

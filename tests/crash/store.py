@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,30 @@ class Object:
     body: dict[str, Any]
 
 
-class StoreFile:
+class Reader(ABC):
+    """Looks at a store without durable."""
+
+    @abstractmethod
+    def objects(self, prefix: str = "") -> list[Object]:
+        """The objects whose names start so, in the order of their names."""
+
+    @abstractmethod
+    def clock_offset(self) -> float:
+        """What to add to the machine's boot clock to have the store's time."""
+
+    @abstractmethod
+    def is_locked(self) -> bool:
+        """Whether a process sits on a lock of the whole store and does not let go."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def holders(self) -> dict[str, str]:
+        """Runs that have a marker, and the worker it names (empty: nobody)."""
+        return {marked_run(o.name): o.body.get("holder", "") for o in self.objects("live/")}
+
+
+class StoreFile(Reader):
     """The objects of one SQLite file, read only."""
 
     def __init__(self, path: Path) -> None:
@@ -37,21 +61,15 @@ class StoreFile:
             (prefix, prefix + "\U0010ffff"),
         )
         return [
-            Object(name, created, updated, json.loads(meta), json.loads(body))
+            Object(name, created, updated, json.loads(meta), from_json(body))
             for name, created, updated, meta, body in rows.fetchall()
         ]
 
     def clock_offset(self) -> float:
-        """What to add to the machine's boot clock to have the store's time."""
         ((offset,),) = self._db.execute("SELECT wall_minus_boot FROM boots").fetchall()
         return float(offset)
 
-    def holders(self) -> dict[str, str]:
-        """Runs that have a marker, and the worker it names (empty: nobody)."""
-        return {marked_run(o.name): o.body.get("holder", "") for o in self.objects("live/")}
-
     def is_locked(self) -> bool:
-        """Whether a process sits on the file's write lock and does not let go."""
         db = sqlite3.connect(self._path, timeout=LOCKED, isolation_level=None)
         try:
             db.execute("BEGIN IMMEDIATE")
@@ -64,6 +82,12 @@ class StoreFile:
 
     def close(self) -> None:
         self._db.close()
+
+
+def from_json(body: bytes) -> dict[str, Any]:
+    """The record that an object's body holds."""
+    record: dict[str, Any] = json.loads(body)
+    return record
 
 
 def marked_run(name: str) -> str:

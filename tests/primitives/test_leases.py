@@ -321,6 +321,29 @@ async def test_a_release_recognises_itself(world: World, kind: Any) -> None:
         assert not mine.lost
 
 
+async def test_a_store_that_is_always_busy_at_first(world: World) -> None:
+    """As a bucket is that is written to twice a second: each first attempt is refused with 429."""
+    attempts = itertools.count()
+
+    def busy(call: Call) -> Fault | None:
+        if call.verb not in ("create", "replace"):
+            return None
+        return None if next(attempts) % 2 else Fault("busy")
+
+    async with world.process() as a, world.process() as b:
+        a.fault = b.fault = busy
+        with anyio.fail_after(HOUR):
+            first = await lease(a, ttl=TTL)
+            await b.client.leases.cooperative_write("job", add("asked"))
+            await first.change_state(add("step"))
+            await first.release()
+            second = await lease(b, ttl=TTL)
+
+        assert second.state == {"asked": 1, "step": 1}
+        assert second.epoch == 2
+        assert anyio.current_time() < 10
+
+
 async def test_no_answer_to_an_acquisition_is_an_error(world: World) -> None:
     """Within the client's patience; what may have been taken runs out by itself."""
     async with world.process(patience=5) as a, world.process() as b:

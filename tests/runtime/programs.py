@@ -41,6 +41,7 @@ class Writer:
     names: int = 0
     helpers: list[list[str]] = field(default_factory=list)
     sub_workflows: int = 0
+    beside: int = 0  # task groups around the statement
 
     def put(self, line: str) -> None:
         self.lines.append("    " * self.indent + line)
@@ -94,6 +95,8 @@ class Writer:
                 self.native_group, self.completed, self.first_completed, self.first_completed,
                 self.wait_for, self.native_timeout, self.native_shield,
             ]  # fmt: skip
+        if self.beside:
+            compound = [kind for kind in compound if kind not in self.timeouts()]
         deep = depth >= DEPTH or self.budget <= 0
         self.chance.choice(simple if deep else simple + compound)(depth)
 
@@ -146,6 +149,19 @@ class Writer:
             kinds: list[Emit] = [self.sequential, self.guarded, self.branching, self.twice]
             self.chance.choice(kinds)(depth)
         self.indent -= 1
+
+    def timeouts(self) -> list[Emit]:
+        return [self.timeout, self.wait_for, self.native_timeout]
+
+    def beside_tasks(self, depth: int) -> None:
+        """The body of a task group, without bare timeouts.
+
+        If one runs out while a sibling's failure is being recorded, both cancel the same call,
+        and its record does not tell which came first.
+        """
+        self.beside += 1
+        self.block(depth + 1, 2)
+        self.beside -= 1
 
     def attempt(self, body: Emit, depth: int, *, star: bool = False) -> None:
         """The statement in a try, usually."""
@@ -230,7 +246,7 @@ class Writer:
                 else:
                     self.put(f"{group}.start_soon(note, {self.call()})")
             if self.chance.random() < 0.4:
-                self.block(depth + 1, 2)
+                self.beside_tasks(depth)
             self.indent -= 1
 
         self.attempt(body, depth, star=True)
@@ -264,7 +280,7 @@ class Writer:
             for _ in range(self.chance.randint(1, 3)):
                 self.put(f"{group}.create_task(through({self.noted()}))")
             if self.chance.random() < 0.4:
-                self.block(depth + 1, 2)
+                self.beside_tasks(depth)
             self.indent -= 1
 
         self.attempt(body, depth, star=True)

@@ -38,10 +38,14 @@ from durable.runtime.locks import LockFile
 held = LockFile.hold(Path(sys.argv[1]), sys.argv[2])
 if sys.argv[3] == "exec":
     subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"])
-elif sys.argv[3] == "fork" and os.fork() == 0:
-    held.release()  # does nothing here: it is the parent's
-    sys.stdin.read()
-    os._exit(0)
+elif sys.argv[3] == "fork":
+    ready, tell = os.pipe()
+    if os.fork() == 0:
+        held.release()  # does nothing here: it is the parent's
+        os.write(tell, b".")  # the child's copy of the descriptor is closed by now
+        sys.stdin.read()
+        os._exit(0)
+    os.read(ready, 1)
 elif sys.argv[3] == "fork and end":
     if (pid := os.fork()) == 0:
         held.release()

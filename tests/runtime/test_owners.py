@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from durable.decorators import step, workflow
-from durable.protocol import names
+from durable.protocol import names, records
+from durable.protocol.records import Epoch, Seen, Step
 from durable.runtime.solitude import Solitude
 from durable.store.memory import Call, Fault
 from tests.runtime.world import world
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
+
+PATH = f"{names.encode_part('owners-test slow')}.1"
 
 begun: list[int] = []  # epochs of the bodies that began
 
@@ -135,3 +139,30 @@ async def test_a_run_that_waits_to_be_alone_is_let_go_when_its_worker_stops() ->
 
     assert answers == [False]
     assert not solitude.closed
+
+
+async def test_an_owner_whose_claim_comes_second_lists_again() -> None:
+    """Its claim tells later owners all that the first claimant saw, a late record included."""
+    async with world() as w:
+        first = await w.process()
+        start = await w.start("r", one)
+        await w.until(lambda: begun == [1])
+        first.kill()
+        taken = names.epoch("r", start.instance, 2)
+
+        def rival_comes_first(call: Call) -> None:
+            if call.verb != "create" or call.name != taken or call.nth > 1:
+                return
+            late = Step(
+                path=PATH, name="owners-test slow", outcome="value", epoch=1, n=1, nonce="late",
+                time=0.0, value=msgspec.Raw(b"1"),
+            )  # fmt: skip
+            claim = Epoch(2, "rival", "rival", "takeover", "rival", 0.0, {"1": Seen(1, [])})
+            for name, record in [(names.step("r", start.instance, PATH), late), (taken, claim)]:
+                w.bucket.create(name, records.encode(record), {"nonce": "other"}, True)
+
+        await w.process(faults=rival_comes_first)
+
+        assert await w.result("r") == 1
+        claims = {claim.epoch: claim.seen for claim in (await w.facts("r")).epochs}
+        assert claims == {2: {"1": Seen(1, [])}, 3: {"1": Seen(1, [])}}

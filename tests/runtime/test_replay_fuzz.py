@@ -17,7 +17,7 @@ from tests.runtime.harness import Crash, Line
 from tests.runtime.programs import program
 
 SEEDS = 14  # programs tried when nobody asks for more
-POINTS_MAX = 30  # crash points of one program: two a store call, sampled if there are more
+POINTS_MAX = 16  # crash points of one program: two a store call, sampled if there are more
 
 
 def seeds() -> range:
@@ -61,7 +61,7 @@ def crash_lines(chance: random.Random, calls: int) -> list[list[Crash]]:
 
 # Programs leave tasks and coroutines behind; that is their business.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 60)
+@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 300)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_programs(backend: str) -> None:
     """Every execution of a program sees what every other saw, as far as it came (S9, P1)."""

@@ -115,7 +115,8 @@ class RunList:
             workflow = stored.meta.get("workflow", "")
             status = workers.status(workflow, queue, stored.meta.get("holder", ""))
             instance = stored.meta.get("instance", "")
-            found.append(RunSummary(run, workflow, status, instance, stored.created))
+            started = _seconds(stored.meta.get("created", "")) or stored.created
+            found.append(RunSummary(run, workflow, status, instance, started))
         return found
 
     async def _flagged(self) -> list[RunSummary]:
@@ -148,3 +149,10 @@ class RunList:
 def queue_of(marker: str) -> str:
     """The queue in a marker's name."""
     return unquote(marker.split("/", 2)[1])
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -26,5 +26,6 @@ from durable.leases.entries import Taken as Taken
 from durable.leases.holder import LeaseHolder as LeaseHolder
 from durable.leases.lease import Lease as Lease
 from durable.leases.register import Leases as Leases
+from durable.protocol.primitives import KEEP as KEEP
 
-__all__ = ["Lease", "LeaseEntry", "LeaseHolder", "Leases", "Refuse", "Taken"]
+__all__ = ["KEEP", "Lease", "LeaseEntry", "LeaseHolder", "Leases", "Refuse", "Taken"]

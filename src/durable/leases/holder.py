@@ -184,21 +184,35 @@ class LeaseHolder:
             body = records.encode(record)
             answer = await catalog.put(self._store, name, stored, body, nonce=record.nonce)
             if isinstance(answer, Refused):
-                stored = answer.current
-                await contention.lost()
-                continue
-            writers = catalog.with_writer(record.nonce, catalog.writers_of(stored))
-            upkeep = Upkeep(
-                self._store, record, generation=answer.generation, writers=writers, since=sent,
-                renewing=renew,
-            )  # fmt: skip
-            if answer.first and upkeep.held:
+                there = answer.current
+            elif answer.first:
+                # As reading it would show it.
+                writers = catalog.with_writer(record.nonce, catalog.writers_of(stored))
+                there = Stored(name, answer.generation, 0, 0, {"nonce": writers}, body)
+            else:
+                # It was applied, but when, and what has happened since? So we look.
+                there = await self._store.read(name)
+            upkeep = self._upkeep_of(there, record, since=sent, renewing=renew)
+            if upkeep is not None and upkeep.held:
                 self._kept.add(upkeep)
                 tasks.start_soon(self._keep, upkeep)
                 return Lease(upkeep, token)
-            # It was applied, but when, and what has happened since? The next turn finds out, and
-            # renews if the lease is ours.
-            stored = await self._store.read(name)
+            stored = there
+            await contention.lost()
+
+    def _upkeep_of(
+        self, there: Stored | None, written: LeaseRecord, *, since: float, renewing: bool
+    ) -> Upkeep | None:
+        """For what stands there, if that is what we wrote, or others have written on top of it."""
+        if there is None or written.nonce not in catalog.writers_of(there).split():
+            return None
+        record = catalog.decode_record(LeaseRecord, there)
+        if record.holder != written.holder:
+            return None
+        return Upkeep(
+            self._store, record, generation=there.generation,
+            writers=catalog.writers_of(there), since=since, renewing=renewing,
+        )  # fmt: skip
 
     def _renewed(self, stored: Stored | None, holder: str) -> LeaseRecord | None:
         """The next record of a lease that is held with our token; None if it is not."""

@@ -1,4 +1,6 @@
-"""Object names: built and parsed here and nowhere else.
+"""Object names of runs, workers and hints: built and parsed here and nowhere else.
+
+Those of users' own claims, documents and leases are in `durable.protocol.primitives`.
 
 Whatever a user may type (run ids, queue names, step names, keys) is percent-encoded one-to-one
 before it becomes part of a name, so two ids never share an object and none leaves its folder.
@@ -7,6 +9,7 @@ All names are relative to the store's prefix.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -17,6 +20,7 @@ ID_BYTES_MAX = 200  # after encoding; leaves room under GCS's 1,024 bytes for th
 SCOPE_BYTES_MAX = 300  # longer scope paths become a hash; the full path is in the record
 
 
+@functools.lru_cache(maxsize=4096)  # the same run ids and step names come again and again
 def encode_part(text: str, *, safe: str = ".") -> str:
     """One user-made part of an object name, percent-encoded one-to-one."""
     return quote(text, safe=safe)

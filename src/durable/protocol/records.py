@@ -110,6 +110,7 @@ class Marker(msgspec.Struct, omit_defaults=True):
     holder: str = ""
     owner: str = ""
     why: Literal["start", "wake", "takeover", "drain"] = "start"
+    created: float = 0.0  # of the run; the object's own time moves with every overwrite in GCS
     flagged: bool = False
     request: Start | None = None
 

@@ -61,6 +61,7 @@ def for_start(run: str, start: Start, *, holder: str = "", owner: str = "") -> M
         nonce=start.nonce,
         queue=start.queue,
         version=start.version,
+        created=start.created,
         holder=holder,
         owner=owner,
         request=start,
@@ -203,7 +204,11 @@ def _writers(stored: Stored, nonce: str) -> str:
 
 def _meta(marker: Marker) -> dict[str, str]:
     """What a list must tell even when the body is too large to come with it."""
-    meta = {"workflow": marker.workflow, "instance": marker.instance}
+    meta = {
+        "workflow": marker.workflow,
+        "instance": marker.instance,
+        "created": repr(marker.created),
+    }
     if marker.holder:
         meta |= {"holder": marker.holder, "owner": marker.owner}
     return meta

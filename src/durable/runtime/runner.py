@@ -27,6 +27,7 @@ log = logging.getLogger("durable")
 Work = Callable[[], Coroutine[Any, Any, object]]
 Why = Literal["wake", "takeover", "drain", "late"]
 
+LIST_AGAIN = 0  # no epoch
 SOLITARY_DEATHS_MAX = 5  # then the run needs attention: it kills whatever resumes it
 
 
@@ -124,6 +125,9 @@ class Runner:
     async def _epoch(self, facts: Facts, journal: Journal) -> int | Attention | None:
         """Claim the next epoch; None: the worker was stopped while the run waited to be alone.
 
+        `LIST_AGAIN`: somebody claimed that epoch since our list, and may have seen more than we.
+        A claim on top of it with the old list would tell later owners less than is known.
+
         Without a claim it is the first, if nothing but `start` is there and nobody held the run
         before. An earlier holder may have begun and recorded nothing yet: it was the first.
         """
@@ -139,18 +143,14 @@ class Runner:
                 if not await self.solitude.wait_alone(self.run, self._is_leaving):
                     return None
         number = max(journal.epochs, default=1) + 1
-        while True:
-            claim = Epoch(
-                epoch=number, worker=self.worker, label=self.label, why=self.why,
-                nonce=self._token(), time=self._now(), seen=seen(facts.steps), alone=alone,
-            )  # fmt: skip
-            name = names.epoch(self.run, facts.start.instance, number)
-            body = records.encode(claim)
-            if not isinstance(
-                await self.around.store.create(name, body, nonce=claim.nonce), Refused
-            ):
-                return number
-            number += 1
+        claim = Epoch(
+            epoch=number, worker=self.worker, label=self.label, why=self.why,
+            nonce=self._token(), time=self._now(), seen=seen(facts.steps), alone=alone,
+        )  # fmt: skip
+        name = names.epoch(self.run, facts.start.instance, number)
+        body = records.encode(claim)
+        written = await self.around.store.create(name, body, nonce=claim.nonce)
+        return LIST_AGAIN if isinstance(written, Refused) else number
 
     # -- during -----------------------------------------------------------------------------------
 
@@ -168,6 +168,8 @@ class Runner:
             return await self._park(facts, epoch)
         if epoch is None:
             return await self._give_back()
+        if epoch == LIST_AGAIN:
+            return False
         self.execution = Execution(
             around=dataclasses.replace(self.around, observe=self._observe),
             definition=definition, run_id=self.run, instance=facts.start.instance,
