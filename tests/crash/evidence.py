@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from tests.crash.store import Object, StoreFile
 
 DATABASE = "durable.db"
+OBJECTS = "objects.json"  # of a store that does not outlive the crash run
 BODY_LOG = "bodies.log"
 STORY = "story.json"
 LOGS = "logs"
@@ -63,6 +64,7 @@ class Story:
     processes: dict[str, Process] = field(default_factory=dict)
     leases: dict[str, LeaseSeen] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)  # facts that did not come in time
+    struck: dict[str, int] = field(default_factory=dict)  # faults of the store itself, by kind
 
     def save(self, folder: Path) -> None:
         (folder / STORY).write_text(json.dumps(asdict(self), indent=1))
@@ -164,15 +166,24 @@ def read(folder: Path) -> Evidence:
         processes={name: Process(**fate) for name, fate in told["processes"].items()},
         leases={worker: LeaseSeen(**seen) for worker, seen in told["leases"].items()},
         troubles=told["troubles"],
+        struck=told["struck"],
     )
-    file = StoreFile(folder / DATABASE)
-    evidence = Evidence(story, objects=file.objects())
-    file.close()
+    evidence = Evidence(story, objects=_objects(folder))
     _read_bodies(evidence, folder / BODY_LOG)
     for log in sorted((folder / LOGS).glob("*.log")):
         for worker, reason in _FENCED.findall(log.read_text(errors="replace")):
             evidence.fences.append(Fence(worker, reason, log.stem))
     return evidence
+
+
+def _objects(folder: Path) -> list[Object]:
+    if (folder / OBJECTS).exists():
+        return [Object(**stored) for stored in json.loads((folder / OBJECTS).read_text())]
+    file = StoreFile(folder / DATABASE)
+    try:
+        return file.objects()
+    finally:
+        file.close()
 
 
 def _read_bodies(evidence: Evidence, path: Path) -> None:

@@ -14,8 +14,8 @@ import anyio
 
 from tests.commands import ROOT, environment
 from tests.crash import workflows
-from tests.crash.evidence import BODY_LOG, DATABASE, LOGS, LeaseSeen, Process, Story
-from tests.crash.store import StoreFile
+from tests.crash.evidence import BODY_LOG, LOGS, LeaseSeen, Process, Story
+from tests.crash.places import Place
 
 CONCURRENCY = 6  # runs that one worker holds: few, so that every worker has some
 TTL = 12.0  # seconds; the smallest that is allowed
@@ -29,15 +29,17 @@ class Fleet:
 
     Args:
         folder: of everything that this crash run leaves behind.
+        place: the store.
         story: where the fates of the processes are written down.
     """
 
-    def __init__(self, folder: Path, story: Story) -> None:
+    def __init__(self, folder: Path, place: Place, story: Story) -> None:
         self.folder = folder
         self.story = story
-        self.store = StoreFile(folder / DATABASE)
+        self.place = place
+        self.store = place.open()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        (folder / LOGS).mkdir()
+        (folder / LOGS).mkdir(exist_ok=True)
 
     def now(self) -> float:
         """The store's present time."""
@@ -59,9 +61,10 @@ class Fleet:
                 stdout=log,
                 stderr=log,
                 env=environment()
+                | self.place.environment
                 | {
                     "PYTHONPATH": str(ROOT / "src"),
-                    "DURABLE_STORE": f"sqlite:///{self.folder / DATABASE}",
+                    "DURABLE_STORE": self.place.url,
                     "DURABLE_RUNTIME_DIR": str(runtime),
                     "CRASH_LOG": str(self.folder / BODY_LOG),
                     "CRASH_PROCESS": process.name,

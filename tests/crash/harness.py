@@ -5,6 +5,7 @@ Then whatever is left must come to its end, and the checker looks at the evidenc
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -13,10 +14,10 @@ import anyio
 from durable import connect
 from durable.client import Client
 from tests.crash import workflows
-from tests.crash.evidence import DATABASE, Process, Story
+from tests.crash.evidence import Process, Story
 from tests.crash.expected import EXPECTED
 from tests.crash.fleet import GLANCE, TAKEOVER, Fleet, until
-from tests.crash.store import StoreFile
+from tests.crash.places import Place
 
 PROCESSES = 6  # at a time, stopped ones included; half of them with a runtime folder of their own
 ZOMBIES = 3  # stopped at a time
@@ -31,24 +32,28 @@ class Harness:
     """See the module's docstring.
 
     Args:
+        folder: of everything that it leaves behind.
+        place: the store.
         kills: how many processes are killed, at least.
         minutes: how long faults go on, at least.
     """
 
-    def __init__(self, folder: Path, *, kills: int, seed: int, minutes: float) -> None:
+    def __init__(
+        self, folder: Path, place: Place, *, kills: int, seed: int, minutes: float
+    ) -> None:
         self.kills = kills
         self.minutes = minutes
         self.chance = random.Random(seed)
         self.folder = folder
+        self.place = place
         self.story = Story(seed, 0.0)
         self.feeding = True
 
     async def run(self) -> Story:
-        async with connect(f"sqlite:///{self.folder / DATABASE}") as client:
-            file = StoreFile(self.folder / DATABASE)
-            self.story.clock_offset = file.clock_offset()
-            file.close()
-            self.fleet = Fleet(self.folder, self.story)
+        os.environ.update(self.place.environment)
+        async with connect(self.place.url) as client:
+            self.fleet = Fleet(self.folder, self.place, self.story)
+            self.story.clock_offset = self.fleet.store.clock_offset()
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self.fleet.watch)
@@ -78,6 +83,18 @@ class Harness:
     # -- harm -------------------------------------------------------------------------------------
 
     async def _do_harm(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.place.go_wrong)
+            await self._kill_and_stop()
+            tasks.cancel_scope.cancel()
+        self.story.struck = self.place.calm()
+        self.story.troubles += [
+            f"no call was ever {kind}: that was not put to the test"
+            for kind, times in self.story.struck.items()
+            if not times
+        ]
+
+    async def _kill_and_stop(self) -> None:
         plan = self._plan()
         for number in range(PROCESSES):
             self.fleet.start(private=bool(number % 2))

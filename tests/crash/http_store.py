@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tests.crash.store import Object, Reader, from_json
+from tests.crash.store import Object, Reader
 
 PATIENCE = 15.0  # seconds without an answer after which the reader gives up
 AGAIN = 0.05  # seconds between two attempts
@@ -53,7 +53,7 @@ class HttpStore(Reader):
 
     def clock_offset(self) -> float:
         # An answer that names a time proves that the store had reached it; the best proof counts.
-        return max(self._probe() for _ in range(PROBES))
+        return max(self._probe(f"clock-{number}") for number in range(PROBES))
 
     def is_locked(self) -> bool:
         return False
@@ -107,7 +107,7 @@ class HttpStore(Reader):
             found = self.ask("GET", f"{path}?alt=media&generation={generation}")
             if found is None:
                 return None
-            self._bodies[generation] = from_json(found)
+            self._bodies[generation] = json.loads(found)
         return self._bodies[generation]
 
     def _object(self, item: dict[str, Any], body: dict[str, Any]) -> Object:
@@ -115,10 +115,10 @@ class HttpStore(Reader):
         name = item["name"].removeprefix(self._prefix)
         return Object(name, created, updated, item.get("metadata", {}), body)
 
-    def _probe(self) -> float:
+    def _probe(self, name: str) -> float:
         """A lower bound of what the store's clock is ahead of the machine's boot clock."""
-        place = f"/upload/storage/v1/b/{self._bucket}/o?uploadType=media&name=clock"
-        made = self.ask("POST", place, {})
+        path = f"/upload/storage/v1/b/{self._bucket}/o?uploadType=media&name={name}"
+        made = self.ask("POST", path, {})
         assert made is not None, "the bucket is gone"
         received = time.clock_gettime(time.CLOCK_BOOTTIME)
         return _seconds(json.loads(made)["updated"]) - received

@@ -21,6 +21,8 @@ def explain(evidence: Evidence, verdict: Verdict, folder: Path) -> str:
         f"late records: {verdict.late_records}",
         f"leases lost by starved workers: {verdict.starved}",
     ]
+    if struck := evidence.story.struck:
+        lines.append("faults of the store: " + ", ".join(f"{k} {n}" for k, n in struck.items()))
     if verdict.violations:
         lines.append(f"VIOLATIONS (seed {evidence.story.seed}, evidence in {folder}):")
         lines += [

@@ -1,4 +1,4 @@
-"""Reading the store's file directly, without durable: what is there is what counts."""
+"""Reading a store directly, without durable: what is there is what counts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class StoreFile(Reader):
             (prefix, prefix + "\U0010ffff"),
         )
         return [
-            Object(name, created, updated, json.loads(meta), from_json(body))
+            Object(name, created, updated, json.loads(meta), json.loads(body))
             for name, created, updated, meta, body in rows.fetchall()
         ]
 
@@ -82,12 +82,6 @@ class StoreFile(Reader):
 
     def close(self) -> None:
         self._db.close()
-
-
-def from_json(body: bytes) -> dict[str, Any]:
-    """The record that an object's body holds."""
-    record: dict[str, Any] = json.loads(body)
-    return record
 
 
 def marked_run(name: str) -> str:

@@ -93,10 +93,14 @@ def test_the_default_store_is_made_in_the_current_folder(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_google_cloud_storage_is_not_there_yet() -> None:
-    """A gs:// URL is understood and says that this version cannot open it."""
-    with pytest.raises(UsageError, match="not supported by this version yet"):
-        open_store("gs://bucket/prefix")
+def test_a_bucket_is_opened_without_asking_it() -> None:
+    """A gs:// URL names its bucket and folder; nothing is sent before the first call."""
+    from durable.store.gcs import GcsBackend  # not before: it imports aiohttp
+
+    backend = open_store("gs://no-such-bucket/prefix").backend
+
+    assert isinstance(backend, GcsBackend)
+    assert str(backend.place) == "gs://no-such-bucket/prefix"
 
 
 async def test_what_a_store_tells_the_runtime(tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = parse(words)
         code: int = arguments.command(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = exits.reader_has_gone()
     except BaseException as e:  # noqa: BLE001  # what is no error of ours goes on up
         code = exits.report(e, as_json="--json" in words)
     if argv is None:

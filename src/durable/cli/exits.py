@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from typing import NoReturn
 
 import msgspec
 
@@ -29,6 +30,8 @@ ATTENTION = 6
 CANCELLED = 7
 UNFINISHED = 8
 INTERRUPTED = 130
+
+PATIENCE = 10.0  # seconds that a command asks a store that does not answer
 
 _CODES: dict[type[BaseException], int] = {
     RunFailed: FAILED,
@@ -94,10 +97,21 @@ def _described(error: BaseException) -> tuple[int, _Said]:
     raise error
 
 
+def reader_has_gone() -> int:
+    """Whoever read our output (`| head`) has seen enough: nothing failed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
+
+
 def leave_threads(code: int) -> None:
     """End the process now if threads of users' functions would keep it from ending."""
     others = [t for t in threading.enumerate() if t is not threading.main_thread()]
     if any(not thread.daemon for thread in others):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        leave_now(code)
+
+
+def leave_now(code: int) -> NoReturn:
+    """End the process, whatever still runs in it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

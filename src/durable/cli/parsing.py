@@ -31,7 +31,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _common(parser, store=None, as_json=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (
-        _run, _start, _worker, _list, _show, _result, _sweep, _workers, _replay, _demo
+        _run, _start, _worker, _list, _show, _result, _sweep, _workers, _replay, _demo,
+        _doctor, _init,
     ):  # fmt: skip
         add(commands)
     arguments = parser.parse_args(words)
@@ -153,3 +154,21 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     _command(commands, "demo", "demo", "two workers, one is killed, the other finishes its run")
+
+
+def _doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "doctor", "doctoring", "try whether the store can be trusted")
+    _url(parser)
+
+
+def _init(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands, "init", "doctoring", "make or set up a bucket (gs://) or a file, then try it"
+    )
+    _url(parser)
+    parser.add_argument("--location", default="", help="of a new bucket; default: US")
+    parser.add_argument("--project", default="", help="of a new bucket; default: the credentials'")
+
+
+def _url(parser: _Parser) -> None:
+    parser.add_argument("url", metavar="URL", nargs="?", help="the store; the same as --store")

@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from durable.cli import exits, output
+from durable.cli.exits import PATIENCE
 from durable.cli.targets import load_all
 from durable.client import connect, reading
 from durable.client.connection import Observer
@@ -61,7 +62,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 async def _replay(arguments: argparse.Namespace, served: dict[str, WorkflowDefinition]) -> Replay:
-    async with connect(arguments.store) as client:
+    async with connect(arguments.store, patience=PATIENCE) as client:
         facts = await reading.load(client.store, arguments.run)
         definition = served.get(facts.start.workflow)
         if definition is None:

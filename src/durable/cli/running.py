@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from durable.cli import exits, inputs, output, progress
-from durable.cli.exits import Interrupted
+from durable.cli.exits import PATIENCE, Interrupted
 from durable.cli.inputs import Asked
 from durable.cli.interrupts import asked_to_stop
 from durable.client import connect
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _run(arguments: argparse.Namespace, asked: Asked, observe: Observer) -> object:
     args, kwargs = asked.call
     with anyio.CancelScope() as scope, asked_to_stop(scope.cancel):
-        async with connect(arguments.store, observe=observe) as client:
+        async with connect(arguments.store, patience=PATIENCE, observe=observe) as client:
             return await client.run(asked.workflow, *args, **kwargs)
     raise Interrupted(
         f"run {asked.run!r} keeps what is recorded",
@@ -73,7 +73,7 @@ def start(arguments: argparse.Namespace) -> int:
 
 async def _start(arguments: argparse.Namespace, asked: Asked) -> None:
     args, kwargs = asked.call
-    async with connect(arguments.store) as client:
+    async with connect(arguments.store, patience=PATIENCE) as client:
         handle = await client.start(asked.workflow, *args, **kwargs)
         if arguments.json:
             document = {"run": handle.id, "workflow": handle.workflow, "instance": handle.instance}
@@ -92,7 +92,7 @@ def result(arguments: argparse.Namespace) -> int:
 
 
 async def _result(arguments: argparse.Namespace, timeout: float | None) -> int:
-    async with connect(arguments.store) as client:
+    async with connect(arguments.store, patience=PATIENCE) as client:
         handle = await client.get(arguments.run)
         found = await recorded(handle, timeout)
         if found.status != "completed":

@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from durable.cli import exits, output
+from durable.cli.exits import PATIENCE
 from durable.client import RunSummary, Status, StepSummary, connect, reading
 from durable.client.listing import queue_of
 from durable.client.reading import Workers
@@ -39,7 +40,7 @@ def list(arguments: argparse.Namespace) -> int:  # the command's name
 
 
 async def _list(arguments: argparse.Namespace) -> Iterable[RunSummary]:
-    async with connect(arguments.store) as client:
+    async with connect(arguments.store, patience=PATIENCE) as client:
         listed = client.list(
             workflow=arguments.workflow, status=arguments.status, limit=arguments.limit
         )
@@ -88,7 +89,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 async def _show(arguments: argparse.Namespace) -> _Shown:
-    async with connect(arguments.store) as client:
+    async with connect(arguments.store, patience=PATIENCE) as client:
         store, run = client.store, arguments.run
         start = await reading.read_start(store, run)
         attention = await flags.read(store, start.queue, run)
@@ -203,7 +204,7 @@ def workers(arguments: argparse.Namespace) -> int:
 
 
 async def _workers(arguments: argparse.Namespace) -> tuple[Workers, float]:
-    async with connect(arguments.store) as client:
+    async with connect(arguments.store, patience=PATIENCE) as client:
         return await Workers.read(client.store), client.store.now()
 
 
@@ -224,7 +225,7 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 
 async def _sweep(arguments: argparse.Namespace, asked: Iterable[str] | None) -> tuple[str, ...]:
-    async with connect(arguments.store) as client:
+    async with connect(arguments.store, patience=PATIENCE) as client:
         store = client.store
         folder = locks.runtime_folder(store.backend.lock_folder, os.environ)
         sweeper = Sweeper(store=store, runtime_folder=folder)

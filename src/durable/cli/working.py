@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -30,6 +31,8 @@ from durable.system import label
 
 log = logging.getLogger("durable")
 
+UNWIND_TIMEOUT = 1.0  # seconds for tasks to end after the drain; then the process ends anyway
+
 
 def worker(arguments: argparse.Namespace) -> int:
     """Execute runs until stopped, or until there is nothing to do."""
@@ -51,10 +54,15 @@ def worker(arguments: argparse.Namespace) -> int:
         version=arguments.code_version or code_version(served.values()),
         runtime_folder=locks.runtime_folder(store.backend.lock_folder, os.environ),
     )
-    carrier = anyio.run(_work, store, served, options, arguments.until_idle)
-    if arguments.json:
-        output.document({"worker": carrier, "label": options.label})
+    work = partial(_work, until_idle=arguments.until_idle, as_json=arguments.json)
+    carrier = anyio.run(work, store, served, options)
+    _tell(carrier, options.label, as_json=arguments.json)
     return exits.DONE
+
+
+def _tell(carrier: str, label: str, *, as_json: bool) -> None:
+    if as_json:
+        output.document({"worker": carrier, "label": label})
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -71,7 +79,9 @@ def _options(arguments: argparse.Namespace) -> Options:
     )  # fmt: skip
 
 
-async def _work(store: Store, served: Workflows, options: Options, until_idle: bool) -> str:
+async def _work(
+    store: Store, served: Workflows, options: Options, *, until_idle: bool, as_json: bool
+) -> str:
     """Returns the id that the worker had at the end."""
     carrier = Worker(store, served, options)
     ended = anyio.Event()
@@ -85,7 +95,13 @@ async def _work(store: Store, served: Workflows, options: Options, until_idle: b
             await tasks.start(work)
             log.info("worker %s (%s) serves %s", carrier.id, options.label, ", ".join(served))
             with asked_to_stop(carrier.stop):
-                await ended.wait()
+                await carrier.drained.wait()
+                with anyio.move_on_after(UNWIND_TIMEOUT):
+                    await ended.wait()
+                if not ended.is_set():
+                    log.warning("a task that does not unwind is left behind: the process ends")
+                    _tell(carrier.id, options.label, as_json=as_json)
+                    exits.leave_now(exits.DONE)
     finally:
         with anyio.CancelScope(shield=True):
             await store.aclose()

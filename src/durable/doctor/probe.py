@@ -32,6 +32,11 @@ class Probe:
         self._names.add(name)
         return name
 
+    @property
+    def used(self) -> bool:
+        """Whether something may be there."""
+        return bool(self._names)
+
     async def clean(self) -> Finding:
         """Delete what is left, also when the work around it was cancelled."""
         with anyio.move_on_after(CLEANING_SECONDS_MAX, shield=True):

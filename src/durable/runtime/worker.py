@@ -38,12 +38,17 @@ class Worker:
     Args:
         store: where the runs are. Its patience bounds what is done without holding a run.
         workflows: what it can run, by name.
+
+    Attributes:
+        drained: set when everything is given back. `run` returns then, unless code of a run
+            swallows every cancellation: such a task cannot be ended, only its process.
     """
 
     def __init__(self, store: Store, workflows: Workflows, options: Options | None = None) -> None:
         self.store = store
         self.workflows = workflows
         self.options = options or Options()
+        self.drained = anyio.Event()
         self._stopping = anyio.Event()
         self._nudge = anyio.Event()
         self._until_idle = False
@@ -100,6 +105,7 @@ class Worker:
                 with anyio.CancelScope(shield=True):
                     await self._holdings.drain()
                     await self._hide_presence()
+                    self.drained.set()
             tasks.cancel_scope.cancel()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""From a store's URL to the store: `memory:`, `sqlite:///path`."""
+"""From a store's URL to the store: `memory:`, `sqlite:///path`, `gs://bucket/prefix`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _buckets_lock = threading.Lock()
 
 
 class Location(NamedTuple):
-    """What a URL names: a bucket of this process, a database file, or `bucket/prefix`."""
+    """What a URL names: a bucket of this process, a database file, or a place at Google."""
 
     kind: Literal["memory", "sqlite", "gs"]
     place: str
@@ -71,4 +71,6 @@ def _backend(location: Location, system: System) -> Backend:
         from durable.store.sqlite import SqliteBackend
 
         return SqliteBackend(location.place, system=system)
-    raise UsageError("Google Cloud Storage is not supported by this version yet", hint=_FORMS)
+    from durable.store.gcs import GcsBackend, Place
+
+    return GcsBackend(Place.parse(location.place), system=system)

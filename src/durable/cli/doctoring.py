@@ -1,0 +1,113 @@
+"""`doctor` and `init`: whether a store can be trusted, and making one that can."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from durable.cli import exits, output
+from durable.configuration import settings
+from durable.doctor import Report, examine
+from durable.errors import UsageError
+from durable.store.opening import open_store, parse_url
+
+if TYPE_CHECKING:
+    from durable.store.gcs import Place
+
+PATIENCE = 15.0  # seconds for which one call that is not answered is repeated
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Try the store and print what was found."""
+    url = _url(arguments)
+    report = anyio.run(_examine, url, _place(url))
+    if arguments.json:
+        output.document(_document(report))
+    else:
+        _print(report)
+    return _code(report)
+
+
+def init(arguments: argparse.Namespace) -> int:
+    """Make or set up the store, say what changed, and try it."""
+    url = _url(arguments)
+    place = _place(url)
+    created, changes = False, list[str]()
+    if place is not None:
+        from durable.doctor import buckets
+
+        prepared = buckets.prepare(place, arguments.location, arguments.project)
+        created, changes = prepared.created, prepared.changes
+    elif arguments.location or arguments.project:
+        raise UsageError("--location and --project are of buckets; this store is none")
+    if not arguments.json:
+        _print_changes(place, created, changes)
+    report = anyio.run(_examine, url, place)
+    if arguments.json:
+        output.document({"created": created, "changes": changes, **_document(report)})
+    else:
+        _print(report)
+    return _code(report)
+
+
+async def _examine(url: str, place: Place | None) -> Report:
+    store = open_store(url, patience=PATIENCE)
+    try:
+        return await examine(store, url, place)
+    finally:
+        await store.aclose()
+
+
+def _url(arguments: argparse.Namespace) -> str:
+    if arguments.url and arguments.store and arguments.url != arguments.store:
+        raise UsageError("two stores are named", hint="Name one, as URL or with --store.")
+    return settings(arguments.url or arguments.store, os.environ, Path.cwd()).store
+
+
+def _place(url: str) -> Place | None:
+    location = parse_url(url)
+    if location.kind != "gs":
+        return None
+    from durable.store.gcs import Place
+
+    return Place.parse(location.place)
+
+
+def _code(report: Report) -> int:
+    return exits.STORE if report.refused else exits.DONE
+
+
+def _document(report: Report) -> dict[str, object]:
+    return {
+        "store": report.store, "ok": not report.refused, "findings": report.findings,
+        "latency": report.latency, "clock_offset": report.clock_offset,
+    }  # fmt: skip
+
+
+def _print_changes(place: Place | None, created: bool, changes: list[str]) -> None:
+    if place is None:
+        return
+    bucket = f"gs://{place.bucket}"
+    if created:
+        print(f"{bucket} was created")
+    elif not changes:
+        print(f"{bucket} needed no change")
+    for change in changes:
+        print(f"{bucket} was changed: {change}")
+    print()
+
+
+def _print(report: Report) -> None:
+    rows = [(one.level, one.check, one.found) for one in report.findings]
+    output.table(("", "check", "found"), rows)
+    fixes = [one for one in report.findings if one.fix]
+    if fixes:
+        print("\nto do:")  # lines of their own: a command in a cell could not be copied
+    for one in fixes:
+        print(f"  {one.check}: {one.fix}")
+    refused = ", ".join(dict.fromkeys(one.check for one in report.refused))
+    print(f"\ndoctor: refused for {refused}" if refused else "\ndoctor: ok")

@@ -1,0 +1,127 @@
+"""What a gs:// URL names, and the URLs of the JSON API that follow from it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from durable.errors import UsageError
+
+GOOGLE = "https://storage.googleapis.com"
+EMULATOR = "STORAGE_EMULATOR_HOST"  # the environment variable that Google's own clients read
+PREFIX_BYTES_MAX = 300  # GCS names have at most 1,024 bytes; ours, without it, less than 700
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_FORM = "Write gs://bucket, gs://bucket/prefix or gs://bucket/prefix?userProject=project."
+_WRITE_FIELDS = "generation,updated"
+_READ_FIELDS = "generation,metadata,size,timeCreated,updated"
+_LIST_FIELDS = "items(name,generation,metadata,timeCreated,updated),nextPageToken"
+_PAGE_SIZE = 1000  # the most that GCS gives
+
+
+class Place(NamedTuple):
+    """A folder of a bucket, at Google or at an emulator.
+
+    Attributes:
+        bucket: its name.
+        prefix: of every object's name: empty, or with a slash at the end.
+        user_project: the project that pays if the bucket is one where the requester does.
+        endpoint: scheme and host that requests go to, without a slash at the end.
+        anonymous: requests carry no credentials, as at an emulator.
+    """
+
+    bucket: str
+    prefix: str = ""
+    user_project: str = ""
+    endpoint: str = GOOGLE
+    anonymous: bool = False
+
+    @staticmethod
+    def parse(rest: str) -> Place:
+        """From what stands behind `gs://`, and the environment.
+
+        Raises:
+            UsageError: it names no bucket, or has options that are not understood.
+        """
+        path, _, query = rest.partition("?")
+        bucket, _, prefix = path.partition("/")
+        prefix = prefix.strip("/")
+        if not _BUCKET.fullmatch(bucket):
+            raise UsageError(f"gs://{rest} names no bucket: {bucket!r} cannot be one", hint=_FORM)
+        if _is_bad_prefix(prefix):
+            raise UsageError(
+                f"the prefix {prefix!r} of gs://{rest} cannot be used: it has control "
+                f"characters, a `.` or `..` as a part, or more than {PREFIX_BYTES_MAX} bytes",
+                hint=_FORM,
+            )
+        options = dict(parse_qsl(query, keep_blank_values=True))
+        project = options.pop("userProject", "")
+        if options:
+            raise UsageError(f"gs://{rest} has unknown options: {', '.join(options)}", hint=_FORM)
+        emulator = _emulator()
+        folder = f"{prefix}/" if prefix else ""
+        return Place(bucket, folder, project, emulator or GOOGLE, anonymous=bool(emulator))
+
+    def __str__(self) -> str:
+        return f"gs://{self.bucket}/{self.prefix}".rstrip("/")
+
+    def insert_url(self, generation: int) -> str:
+        """Where a multipart upload goes; the name is in its body."""
+        return (
+            f"{self.endpoint}/upload/storage/v1/b/{self.bucket}/o?uploadType=multipart"
+            f"&ifGenerationMatch={generation}&fields={_WRITE_FIELDS}{self._common}"
+        )
+
+    def read_url(self, name: str) -> str:
+        """The resource of an object, with its custom metadata."""
+        return f"{self._object(name)}?fields={_READ_FIELDS}{self._common}"
+
+    def body_url(self, name: str, generation: int) -> str:
+        """The body of that generation of an object."""
+        return f"{self._object(name)}?alt=media&ifGenerationMatch={generation}{self._common}"
+
+    def delete_url(self, name: str, generation: int) -> str:
+        """That generation of an object."""
+        return f"{self._object(name)}?ifGenerationMatch={generation}{self._common}"
+
+    def list_url(self, prefix: str, token: str | None) -> str:
+        """One page of the objects whose names start with `prefix`."""
+        start = quote(self.prefix + prefix, safe="")
+        page = f"&pageToken={quote(token, safe='')}" if token is not None else ""
+        return (
+            f"{self.endpoint}/storage/v1/b/{self.bucket}/o?prefix={start}"
+            f"&maxResults={_PAGE_SIZE}&fields={_LIST_FIELDS}{page}{self._common}"
+        )
+
+    def _object(self, name: str) -> str:
+        encoded = quote(self.prefix + name, safe="")
+        return f"{self.endpoint}/storage/v1/b/{self.bucket}/o/{encoded}"
+
+    @property
+    def _common(self) -> str:
+        payer = f"&userProject={quote(self.user_project, safe='')}" if self.user_project else ""
+        return f"&prettyPrint=false{payer}"
+
+
+def _is_bad_prefix(prefix: str) -> bool:
+    return (
+        len(prefix.encode()) > PREFIX_BYTES_MAX
+        or any(part in (".", "..") for part in prefix.split("/"))
+        or any(ord(char) < 32 or ord(char) == 127 for char in prefix)
+    )
+
+
+def _emulator() -> str:
+    """The URL in the environment, with a scheme and without a slash at the end, or nothing."""
+    given = os.environ.get(EMULATOR, "").strip()
+    if not given:
+        return ""
+    host = given if "://" in given else f"http://{given}"
+    if not urlsplit(host).hostname:
+        raise UsageError(
+            f"the environment variable {EMULATOR} names no host: {given!r}",
+            hint="Write it as http://127.0.0.1:9000, or unset it to use Google Cloud Storage.",
+        )
+    return host.rstrip("/")
