@@ -36,22 +36,31 @@ def init(arguments: argparse.Namespace) -> int:
     """Make or set up the store, say what changed, and try it."""
     url = _url(arguments)
     place = _place(url)
-    created, changes = False, list[str]()
-    if place is not None:
-        from durable.doctor import buckets
-
-        prepared = buckets.prepare(place, arguments.location, arguments.project)
-        created, changes = prepared.created, prepared.changes
-    elif arguments.location or arguments.project:
-        raise UsageError("--location and --project are of buckets; this store is none")
+    created, changes = _prepare(url, place, arguments)
     if not arguments.json:
-        _print_changes(place, created, changes)
+        name = url if place is None else f"gs://{place.bucket}"
+        _print_changes(name, created, changes)
     report = anyio.run(_examine, url, place)
     if arguments.json:
         output.document({"created": created, "changes": changes, **_document(report)})
     else:
         _print(report)
     return _code(report)
+
+
+def _prepare(
+    url: str, place: Place | None, arguments: argparse.Namespace
+) -> tuple[bool, list[str]]:
+    """Whether the store was made here, and what was changed of one that was there."""
+    if place is not None:
+        from durable.doctor import buckets
+
+        prepared = buckets.prepare(place, arguments.location, arguments.project)
+        return prepared.created, prepared.changes
+    if arguments.location or arguments.project:
+        raise UsageError(f"--location and --project are of buckets, and {url} is none")
+    location = parse_url(url)  # opening a file makes it
+    return location.kind == "sqlite" and not Path(location.place).exists(), []
 
 
 async def _examine(url: str, place: Place | None) -> Report:
@@ -88,22 +97,19 @@ def _document(report: Report) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _print_changes(place: Place | None, created: bool, changes: list[str]) -> None:
-    if place is None:
-        return
-    bucket = f"gs://{place.bucket}"
-    if created:
-        print(f"{bucket} was created")
-    elif not changes:
-        print(f"{bucket} needed no change")
+def _print_changes(name: str, created: bool, changes: list[str]) -> None:
+    if not created and not changes:
+        print(f"{name} needed no change")
     for change in changes:
-        print(f"{bucket} was changed: {change}")
+        print(f"{name} was changed: {change}")
+    if created:
+        print(f"{name} was created")
     print()
 
 
 def _print(report: Report) -> None:
     rows = [(one.level, one.check, one.found) for one in report.findings]
-    output.table(("", "check", "found"), rows)
+    output.table(("result", "check", "found"), rows)
     fixes = [one for one in report.findings if one.fix]
     if fixes:
         print("\nto do:")  # lines of their own: a command in a cell could not be copied

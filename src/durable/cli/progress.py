@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from durable.runtime.execution import Progress
+from durable.runtime.surroundings import Progress
 
 if TYPE_CHECKING:
     from durable.client.connection import Observer

@@ -20,8 +20,9 @@ from durable.errors import UnknownWorkflow
 from durable.protocol import values
 from durable.runtime.closing import Attention, Closing, Finished, Stopped
 from durable.runtime.definitions import WorkflowDefinition
-from durable.runtime.execution import Execution, Progress, Surroundings
+from durable.runtime.execution import Execution
 from durable.runtime.facts import Facts
+from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Store
 
 

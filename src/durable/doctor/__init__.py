@@ -4,9 +4,11 @@
     probe        the folder in which it is tried, and its end
     operations   reaching the store, and each operation once
     races        sixteen attempts at once: create-only, compare-and-swap, conditional delete
+    together     calls at once, each with its outcome
     speed        how long calls take, and the store's clock
     settings     what a bucket's settings mean for leases. Pure
     buckets      reading and changing them, with Google's own client
+    examination  all of it, in order
 
 Everything that is written is below `doctor/TOKEN/` and deleted again. A bucket whose settings
 forbid that is not written to.

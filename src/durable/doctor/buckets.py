@@ -63,9 +63,9 @@ def prepare(place: Place, location: str, project: str) -> Prepared:
         try:
             bucket.reload(**_patience())
         except NotFound:
-            _configure(bucket, Settings(soft_delete=1))  # on, unless a new bucket is told otherwise
-            bucket.create(location=location or None, **_patience())
-            return Prepared(True, [])
+            if _create(bucket, location):
+                return Prepared(True, [])
+            bucket.reload(**_patience())
         found = _settings(bucket)
         _check_changeable(place, found, location)
         changes = _configure(bucket, found)
@@ -73,6 +73,18 @@ def prepare(place: Place, location: str, project: str) -> Prepared:
             # Else a retention policy that is being locked just now could be taken for unlocked.
             bucket.patch(if_metageneration_match=bucket.metageneration, **_patience())
         return Prepared(False, changes)
+
+
+def _create(bucket: Any, location: str) -> bool:
+    """Make it. False: somebody has, which may be a request of ours whose answer was lost."""
+    from google.api_core.exceptions import Conflict
+
+    _configure(bucket, Settings(soft_delete=1))  # on, unless a new bucket is told otherwise
+    try:
+        bucket.create(location=location or None, **_patience())
+    except Conflict:
+        return False
+    return True
 
 
 def _check_changeable(place: Place, found: Settings, location: str) -> None:
@@ -177,7 +189,7 @@ def _advice(place: Place, code: int) -> str:
     grant = f"gcloud storage buckets add-iam-policy-binding gs://{place.bucket} --member=ACCOUNT"
     match code:
         case 400:
-            return "Name the project of a new bucket: --project PROJECT."
+            return "Name the project of a new bucket (--project), and a location that exists."
         case 403:
             return (
                 "Whoever made the bucket may do this, or else the name belongs to somebody "
@@ -185,8 +197,8 @@ def _advice(place: Place, code: int) -> str:
             )
         case 404:
             return f"Make it: durable init gs://{place.bucket}"
-        case 409:
-            return "The name is taken, by you or by somebody else: choose another one."
+        case 412:
+            return "Somebody else changed it at the same moment: run the command again."
     return f"Sign in again: {LOGIN}"
 
 

@@ -33,7 +33,8 @@ async def examine(store: Store, url: str, place: Place | None = None) -> Report:
     try:
         await _examine(probe, place, report)
     except StoreError as e:
-        report.findings.append(Finding("reach", "refused", e.message, e.hint or ""))
+        check = "examination" if report.findings else "reach"
+        report.findings.append(Finding(check, "refused", e.message, e.hint or ""))
     finally:
         if probe.used:
             report.findings.append(await probe.clean())
@@ -56,7 +57,8 @@ async def _examine(probe: Probe, place: Place | None, report: Report) -> None:
     found += await try_races(probe)
     report.latency = await speed.time_calls(probe)
     found.append(speed.latency_finding(report.latency))
-    report.clock_offset = round(probe.store.now() - probe.store.system.wall(), 3)
+    offset = probe.store.now() - probe.store.system.wall()
+    report.clock_offset = round(offset, 3) or 0.0  # no -0.0
     found.append(speed.clock_finding(report.clock_offset))
 
 

@@ -56,8 +56,8 @@ class _Subject:
     """One object. Each method does one operation and returns what is wrong with its outcome."""
 
     def __init__(self, probe: Probe) -> None:
+        self._probe = probe
         self._store = probe.store
-        self._folder = probe.folder
         self._name = probe.name("operations")
         self._created = False
         self._generation = _SOME_GENERATION
@@ -76,7 +76,7 @@ class _Subject:
         return "it does not give back what was written" if wrong else ""
 
     async def list(self) -> str:
-        page = await self._store.page(self._folder)
+        page = await self._store.page(self._probe.folder)
         wrong = self._created and self._name not in [item.name for item in page.items]
         return "it does not show what was written" if wrong else ""
 
@@ -90,8 +90,10 @@ class _Subject:
         return "an object is not replaced though nobody changed it" if self._created else ""
 
     async def delete(self) -> str:
-        gone = await self._store.delete(self._name, self._generation)
-        return "" if gone else "an object is not deleted though nobody changed it"
+        if not await self._store.delete(self._name, self._generation):
+            return "an object is not deleted though nobody changed it"
+        self._probe.gone(self._name)
+        return ""
 
 
 async def _tried(operation: str, call: Callable[[], Awaitable[str]]) -> Finding:

@@ -19,23 +19,25 @@ class Probe:
     Attributes:
         store: that is tried.
         folder: where, with a slash at the end.
+        used: whether anything was to be written.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.folder = f"doctor/{store.system.token()}/"
+        self.used = False
         self._names: set[str] = set()
 
     def name(self, end: str) -> str:
         """The name of an object in the folder; whatever is there at the end is deleted."""
+        self.used = True
         name = self.folder + end
         self._names.add(name)
         return name
 
-    @property
-    def used(self) -> bool:
-        """Whether something may be there."""
-        return bool(self._names)
+    def gone(self, name: str) -> None:
+        """That object was deleted."""
+        self._names.discard(name)
 
     async def clean(self) -> Finding:
         """Delete what is left, also when the work around it was cancelled."""
@@ -45,16 +47,12 @@ class Probe:
                     tasks.start_soon(self._delete, name)
         if not self._names:
             return Finding("clean-up", "ok", f"nothing is left in {self.folder}")
-        return Finding(
-            "clean-up",
-            "warning",
-            f"{len(self._names)} objects may be left in {self.folder}",
-            "Delete that folder; nothing reads it.",
-        )
+        found = f"there may be something left in {self.folder}"
+        return Finding("clean-up", "warning", found, "Delete that folder; nothing reads it.")
 
     async def _delete(self, name: str) -> None:
         # By name, not by list: whoever may not list may still be allowed to delete.
         with suppress(StoreError):
             stored = await self.store.read(name)
             if stored is None or await self.store.delete(name, stored.generation):
-                self._names.discard(name)
+                self.gone(name)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple
 
 import anyio
 
 from durable.doctor.findings import Finding
 from durable.doctor.probe import Probe
+from durable.doctor.together import together
 from durable.errors import StoreError, StoreRefused, StoreUnavailable
 from durable.store import Store, Written
 
@@ -21,31 +24,64 @@ _OTHER_STORE = (
 )
 
 
+class _Race(NamedTuple):
+    """What is raced for, and what comes of it if more than one can win."""
+
+    check: str
+    what: str
+    harm: str
+
+    def refused(self, said: str) -> Finding:
+        return Finding(self.check, "refused", f"{self.what}: {said}", _OTHER_STORE)
+
+    def ok(self) -> Finding:
+        return Finding(self.check, "ok", f"{self.what}: one won")
+
+
+_CREATE = _Race(
+    "create-only",
+    f"{RACERS} creates of one name at once",
+    "two workers would each believe that a run is theirs",
+)
+_SWAP = _Race(
+    "compare-and-swap",
+    f"{RACERS} replacements of one generation at once",
+    "two workers would each believe that they hold a lease",
+)
+_DELETE = _Race(
+    "conditional-delete",
+    f"{RACERS} deletions of one generation at once",
+    "what is deleted could be what has just been written",
+)
+
+
 async def try_races(probe: Probe) -> list[Finding]:
-    """The three races.
+    """The three races, side by side.
 
     Raises:
         StoreError: the store does not answer any more, or refuses what it allowed before.
     """
-    return [await _create_only(probe), await _swap(probe), await _conditional_delete(probe)]
+    races = (_create_only, _swap, _conditional_delete)
+    findings = []
+    for outcome in await together([partial(race, probe) for race in races]):
+        if isinstance(outcome, StoreError):
+            raise outcome
+        findings.append(outcome)
+    return findings
 
 
 async def _create_only(probe: Probe) -> Finding:
-    store, name = probe.store, probe.name("create-only")
+    store, name = probe.store, probe.name(_CREATE.check)
 
     async def attempt(racer: int) -> bool:
         nonce = store.system.token()
         return isinstance(await store.create(name, _body(racer), nonce=nonce), Written)
 
-    won = await _race(attempt)
-    return await _judged(
-        probe, "create-only", f"{RACERS} creates of one name", name, won,
-        "two workers would each believe that a run is theirs",
-    )  # fmt: skip
+    return await _judged(_CREATE, store, name, await _race(attempt))
 
 
 async def _swap(probe: Probe) -> Finding:
-    store, name = probe.store, probe.name("compare-and-swap")
+    store, name = probe.store, probe.name(_SWAP.check)
     generation = await _created(store, name)
 
     async def attempt(racer: int) -> bool:
@@ -53,72 +89,50 @@ async def _swap(probe: Probe) -> Finding:
         written = await store.replace(name, generation, _body(racer), nonce=nonce)
         return isinstance(written, Written)
 
-    won = await _race(attempt)
-    return await _judged(
-        probe, "compare-and-swap", f"{RACERS} replacements of one generation", name, won,
-        "two workers would each believe that they hold a lease",
-    )  # fmt: skip
+    return await _judged(_SWAP, store, name, await _race(attempt))
 
 
 async def _conditional_delete(probe: Probe) -> Finding:
-    store, name, check = probe.store, probe.name("conditional-delete"), "conditional-delete"
+    store, name = probe.store, probe.name(_DELETE.check)
     older = await _created(store, name)
     newer = await store.replace(name, older, b"{}", nonce=store.system.token())
     if not isinstance(newer, Written):
-        return Finding(check, "refused", "an object changed by itself", _OTHER_STORE)
+        return _DELETE.refused("the object changed by itself")
     if await store.delete(name, older):
-        found = "a deletion of an older generation deleted the one that had replaced it"
-        return Finding(check, "refused", found, _OTHER_STORE)
-
-    async def attempt(_racer: int) -> bool:
-        return await _deleted(store, name, newer.generation)
-
-    won = await _race(attempt)
-    what = f"{RACERS} deletions of one generation at once"
-    if len(won) > 1 or await store.read(name) is not None:
-        found = f"{what}: {len(won)} were told that they did it"
-        return Finding(check, "refused", found, _OTHER_STORE)
+        return _DELETE.refused(f"an older generation could be deleted, so {_DELETE.harm}")
+    won = await _race(lambda _racer: _deleted(store, name, newer.generation))
+    if len(won) > 1:
+        return _DELETE.refused(f"{len(won)} won, so {_DELETE.harm}")
+    if await store.read(name) is not None:
+        return _DELETE.refused("it is still there")
     if not won:
-        return Finding(check, "note", f"{what}: it is gone; the answer that said so was lost")
-    return Finding(check, "ok", f"{what}: one won")
+        said = f"{_DELETE.what}: it is gone; the answer that said so was lost"
+        return Finding(_DELETE.check, "note", said)
+    return _DELETE.ok()
 
 
 async def _race(attempt: Callable[[int], Awaitable[bool]]) -> list[int]:
     """Who won, of all racers at once.
 
     Raises:
-        StoreError: of one whose attempt ended so.
+        StoreError: of an attempt that ended so.
     """
-    won: list[int] = []
-    errors: list[StoreError] = []
-
-    async def run(racer: int) -> None:
-        try:
-            if await attempt(racer):
-                won.append(racer)
-        except StoreError as e:
-            errors.append(e)
-
-    async with anyio.create_task_group() as tasks:
-        for racer in range(RACERS):
-            tasks.start_soon(run, racer)
+    outcomes = await together([partial(attempt, racer) for racer in range(RACERS)])
+    won = [racer for racer, outcome in enumerate(outcomes) if outcome is True]
+    errors = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
     if errors and len(won) <= 1:  # with two winners nothing else matters
         raise errors[0]
     return won
 
 
-async def _judged(
-    probe: Probe, check: str, what: str, name: str, won: list[int], harm: str
-) -> Finding:
+async def _judged(race: _Race, store: Store, name: str, won: list[int]) -> Finding:
     """One winner, and it is what stands there."""
     if len(won) != 1:
-        found = f"{what} at once: {len(won)} won, so {harm}"
-        return Finding(check, "refused", found, _OTHER_STORE)
-    stored = await probe.store.read(name)
+        return race.refused(f"{len(won)} won, so {race.harm}")
+    stored = await store.read(name)
     if stored is None or stored.body != _body(won[0]):
-        found = f"{what} at once: one won, but another one's data stands there"
-        return Finding(check, "refused", found, _OTHER_STORE)
-    return Finding(check, "ok", f"{what} at once: one won")
+        return race.refused("one won, but what stands there is another one's")
+    return race.ok()
 
 
 async def _created(store: Store, name: str) -> int:
