@@ -30,9 +30,10 @@ from durable.protocol.journal import seen as seen_of
 from durable.protocol.records import Epoch, Start, Step
 from durable.protocol.retries import Retry
 from durable.runtime.closing import Closing, Finished, LateRecord, Stopped
-from durable.runtime.execution import Execution, Progress, Surroundings
+from durable.runtime.execution import Execution
 from durable.runtime.facts import Facts, load
 from durable.runtime.scopes import Scope, current, here
+from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Store, Written
 from durable.store.memory import Bucket, MemoryBackend
 from durable.system import System

@@ -22,8 +22,9 @@ from durable.protocol import names, records
 from durable.protocol.journal import seen
 from durable.protocol.records import Epoch, Start
 from durable.runtime.closing import Finished
-from durable.runtime.execution import Execution, Surroundings
+from durable.runtime.execution import Execution
 from durable.runtime.facts import load
+from durable.runtime.surroundings import Surroundings
 from durable.store import Store
 from durable.store.sqlite import SqliteBackend
 from durable.system import System

@@ -15,8 +15,9 @@ from durable.protocol.journal import seen
 from durable.protocol.records import Attempt, Epoch, Start, Step
 from durable.protocol.retries import Retry
 from durable.runtime.closing import Closing, Finished
-from durable.runtime.execution import Execution, Progress, Surroundings
+from durable.runtime.execution import Execution
 from durable.runtime.facts import load
+from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Store
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
 from durable.system import System

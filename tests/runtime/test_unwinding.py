@@ -14,6 +14,7 @@ import durable
 from durable.protocol.retries import Retry
 from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.execution import Execution
+from durable.runtime.surroundings import Progress
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, SECONDS_MAX, run, run_with_threads
 from tests.runtime.runs import Run, a_step, a_workflow, value_of
@@ -292,6 +293,49 @@ def test_without_the_lease(backend: str) -> None:
 
 
 @backends
+@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("calls_from", ["task", "thread"])
+def test_lease_lost_before_a_thread_starts(backend: str, calls_from: str, comes_back: bool) -> None:
+    """A sync body whose thread starts after the lease was lost does not run."""
+    trust = Trust()
+
+    @a_step
+    def late() -> None:
+        seen.append("body")
+
+    async def in_task() -> None:
+        await late.call()
+        seen.append("went on")
+
+    def in_thread() -> None:
+        late()
+        seen.append("went on")
+
+    def trusted() -> bool:
+        if comes_back:  # as of a machine that was suspended: the event loop does not notice
+            return threading.get_ident() == loop_thread
+        return trust()
+
+    class Stopping(Run):
+        def _observe(self, run: str, progress: Progress) -> None:
+            """The process is stopped just after the event loop's own look at the lease."""
+            super()._observe(run, progress)
+            trust.held = False
+
+    one = Stopping(a_workflow(in_task if calls_from == "task" else in_thread))
+    loop_thread = threading.get_ident()
+
+    async def main() -> Closing | None:
+        return await one.execute(trusted=trusted)
+
+    assert run_with_threads(backend, main) == LEASE
+    assert one.begun == ["late.1"]
+    assert seen == []
+    assert one.steps() == {}
+    assert one.attempts() == []
+
+
+@backends
 @pytest.mark.parametrize("outcome", ["value", "failed attempt", "abandoned"])
 def test_lease_lost_during_a_body(backend: str, outcome: str) -> None:
     """What a body comes to after the lease was lost is not recorded."""
@@ -382,7 +426,7 @@ def test_late_record(backend: str) -> None:
 
     async def main() -> tuple[Closing | None, Any]:
         async def overtake(execution: Execution) -> None:
-            execution.epoch = 7  # its records are another owner's
+            execution.ownership.epoch = 7  # its records are another owner's
             other.faults = None
 
         execution = await one._prepare(lambda: True, False, None)

@@ -26,8 +26,8 @@ from durable.runtime import locks, markers
 from durable.runtime.branches import gather_in
 from durable.runtime.closing import Stopped
 from durable.runtime.definitions import WorkflowDefinition
-from durable.runtime.execution import Progress
 from durable.runtime.identity import Options
+from durable.runtime.surroundings import Progress
 from durable.runtime.worker import Worker
 from durable.store import Refused, Store, Written
 from durable.store.opening import open_store

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import anyio
 
-from durable.protocol import digests
+from durable.protocol import digests, failures
 from durable.protocol.records import Step
 from durable.runtime.definitions import StepDefinition
 from durable.runtime.scopes import Scope, here
@@ -84,7 +84,7 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
             self._never_begins()
 
     def __repr__(self) -> str:
-        return f"<durable call {self.path} of run {self.scope.execution.run!r}>"
+        return f"<durable call {self.path} of run {self.scope.execution.run_id!r}>"
 
     def _never_begins(self) -> None:
         """Its task was cancelled before its first turn: nothing happened, nothing is recorded."""
@@ -119,7 +119,7 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
                 raise await cancellation()
         assert self.outcome is not None
         if self.outcome.failure is not None:
-            raise execution.rebuild(self.outcome.failure)
+            raise failures.rebuild(self.outcome.failure)
         return cast("R", self._value)
 
 

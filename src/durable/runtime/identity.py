@@ -11,10 +11,10 @@ import anyio.abc
 
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.records import Lease
-from durable.runtime.execution import Progress, Surroundings
 from durable.runtime.lease import LeaseKeeper
 from durable.runtime.locks import LockFile
 from durable.runtime.runner import Work
+from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Store
 from durable.system import boot_id, label, process_id
 

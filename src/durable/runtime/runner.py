@@ -15,11 +15,12 @@ from durable.protocol.records import Epoch, History, Result
 from durable.runtime import markers
 from durable.runtime.closing import Attention, Finished, LateRecord, Stopped
 from durable.runtime.definitions import WorkflowDefinition, Workflows
-from durable.runtime.execution import Execution, Progress, Surroundings
+from durable.runtime.execution import Execution
 from durable.runtime.facts import CorruptFact, Facts, decode_result, load
 from durable.runtime.flags import flag, unflag
 from durable.runtime.markers import Held
 from durable.runtime.solitude import Solitude
+from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Refused
 
 log = logging.getLogger("durable")

@@ -77,7 +77,7 @@ class Scope:
         if self.unfinished:
             calls = ", ".join(sorted(self.unfinished))
             raise UnfinishedCalls(
-                f"run {self.execution.run!r} left {self.describe()} while these calls were "
+                f"run {self.execution.run_id!r} left {self.describe()} while these calls were "
                 f"never awaited or had not finished: {calls}",
                 hint="await each durable call, or the task that wraps it, before returning",
             )
@@ -134,7 +134,7 @@ def calling_scope(what: str) -> Scope | None:
         return None
     if place.owner != strand():
         raise NotInWorkflow(
-            f"{what} was called in a task or thread that run {place.execution.run!r} did not "
+            f"{what} was called in a task or thread that run {place.execution.run_id!r} did not "
             f"start, inside {place.describe()}: its place in the order of calls would be chance",
             hint="make the call in the workflow's own task, or run the helpers by "
             "`durable.gather(helper(1), helper(2))` or `durable.map(helper, items)`",

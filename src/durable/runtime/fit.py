@@ -1,0 +1,59 @@
+"""Whether what is recorded of a call fits the call that the code makes now.
+
+If not, the run needs attention: going on would mix the record of one program with another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from durable.protocol import digests, values
+from durable.protocol.records import Step
+from durable.runtime.calls import Call
+from durable.runtime.closing import Attention
+
+
+def drift(run_id: str, call: Call[Any], step: Step) -> Attention | None:
+    """What to say if another call, or this one with other arguments, is recorded in its place."""
+    asked = call.definition.name
+    if step.name == asked and not _digests_differ(step.digest, call.digest):
+        return None
+    what = "it with other arguments" if step.name == asked else f"{asked!r} there"
+    return Attention(
+        "drift",
+        f"run {run_id!r} recorded call {call.path!r} as {step.name!r}, but the code now calls "
+        f"{what}",
+        hint="bring back the code that recorded it, or restart the run under a new id; "
+        "`durable replay` shows where the two part",
+        path=call.path,
+        recorded=f"{step.name} {step.digest}".strip(),
+        asked=f"{asked} {call.digest}".strip(),
+    )
+
+
+def _digests_differ(recorded: str, asked: str) -> bool:
+    return bool(recorded and asked) and recorded != asked and digests.comparable(recorded, asked)
+
+
+def decoded(call: Call[Any], step: Step) -> object:
+    """The recorded value as the call's return annotation says; None if there is none.
+
+    Raises:
+        values.Undecodable: it does not fit the annotation.
+    """
+    if isinstance(step.value, msgspec.UnsetType):
+        return None
+    return values.decode(step.value, call.definition.returns)
+
+
+def undecodable(run_id: str, call: Call[Any], step: Step, error: values.Undecodable) -> Attention:
+    """What to say of a recorded value that does not fit the return annotation."""
+    return Attention(
+        "undecodable",
+        f"run {run_id!r} recorded a value for {call.path!r} that does not fit the return "
+        f"annotation of {step.name!r}: {error}",
+        hint="give the new field a default, or bring back the old annotation",
+        path=call.path,
+    )

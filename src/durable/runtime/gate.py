@@ -1,0 +1,152 @@
+"""Whether a run goes on: it is open until it is closed, each of its branches until decided.
+
+From then on every durable call raises the cancellation again, and whatever waits inside one goes
+on and finds that out. Code that swallows all of that is left behind in the end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+
+import anyio
+
+from durable.runtime.closing import Closing, Finished, Stopped
+from durable.runtime.scopes import Scope
+from durable.runtime.turns import cancellation, strand
+
+log = logging.getLogger("durable")
+
+REFUSALS_MAX = 100  # a task whose calls were refused this often in a closed run goes no further
+
+
+class Gate:
+    """Every durable call of one execution passes here, several times.
+
+    Args:
+        trusted: whether the owner still holds its lease.
+        release: called once, when the run is closed.
+
+    Attributes:
+        closing: why the run was closed; None while it is open.
+        ended: set when nothing of the run is left, or when the rest is left behind.
+        function: the scope in which the workflow function runs.
+    """
+
+    def __init__(
+        self, run_id: str, trusted: Callable[[], bool], release: Callable[[], None]
+    ) -> None:
+        self.closing: Closing | None = None
+        self.ended = anyio.Event()
+        # Shielded: a cancellation from outside must not look like one of user code.
+        self.function = anyio.CancelScope(shield=True)
+        self._run_id = run_id
+        self._trusted = trusted
+        self._release = release
+        self._waits: dict[anyio.CancelScope, Scope] = {}
+        self._refused: Counter[int] = Counter()  # by strand
+
+    # -- closing ----------------------------------------------------------------------------------
+
+    def close(self, why: Closing) -> None:
+        """Unwind now; the first reason given counts."""
+        if self.closing is None:
+            self.closing = why
+            self.function.cancel()
+            self._end_waits()
+
+    def finish(self, finished: Finished) -> None:
+        """The function has come to its end, unless the run was closed before."""
+        if self.closing is None:
+            self.closing = finished
+            self._end_waits()
+
+    def _end_waits(self) -> None:
+        self._release()
+        for scope in list(self._waits):
+            scope.cancel()
+
+    def decided(self) -> None:
+        """A decision closed branches: what waits in them goes on and finds that out.
+
+        So their code sees the cancellation at once, whatever their calls were doing: on replay
+        they may be doing something else.
+        """
+        for scope, branch in list(self._waits.items()):
+            if branch.is_decided():
+                scope.cancel()
+
+    def wait(self, branch: Scope, *, shield: bool) -> Wait:
+        """Around a wait that ends when the run is closed or the branch decided."""
+        return Wait(self, self._waits, branch, shield)
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    def is_open(self, branch: Scope) -> bool:
+        """Whether calls in this branch may go on."""
+        return self.closing is None and not branch.is_decided()
+
+    def guard(self) -> bool:
+        """Whether this owner may still act (promise P11); closes the run if not."""
+        if self.closing is None and not self._trusted():
+            self.close(Stopped("lease"))
+        return self.closing is None
+
+    async def check_open(self, branch: Scope) -> None:
+        """Raise the cancellation again if the run is closed or the branch decided."""
+        if self.closing is not None:
+            raise await self.refusal()
+        if branch.is_decided():
+            raise await cancellation()
+
+    # -- refusing ---------------------------------------------------------------------------------
+
+    async def refusal(self) -> BaseException:
+        """What a call in a closed run raises; a task that asks too often waits for ever."""
+        if self.refused_too_often():
+            if not self.ended.is_set():
+                log.warning(
+                    "run %r does not unwind: its code swallows cancellations; "
+                    "one of its tasks is left behind",
+                    self._run_id,
+                )
+                self.ended.set()
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep_forever()
+        return await cancellation()
+
+    def refused_too_often(self) -> bool:
+        """Count one more refusal of this strand; True if it does not unwind."""
+        self._refused[strand()] += 1
+        return self._refused[strand()] > REFUSALS_MAX
+
+
+class Wait:
+    """See `Gate.wait`. No generator: two of these stand around every step."""
+
+    __slots__ = ("_branch", "_gate", "_scope", "_waits")
+
+    def __init__(
+        self, gate: Gate, waits: dict[anyio.CancelScope, Scope], branch: Scope, shield: bool
+    ) -> None:
+        self._gate = gate
+        self._waits = waits
+        self._branch = branch
+        self._scope = anyio.CancelScope(shield=shield)
+
+    def __enter__(self) -> None:
+        self._scope.__enter__()
+        if not self._gate.is_open(self._branch):
+            self._scope.cancel()
+        self._waits[self._scope] = self._branch
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        del self._waits[self._scope]
+        return bool(self._scope.__exit__(kind, error, traceback))

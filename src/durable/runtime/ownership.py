@@ -1,0 +1,32 @@
+"""Which run an execution is of and under which epoch: what is stamped on all that it records."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from durable.runtime.scopes import Current
+
+
+@dataclass(kw_only=True)
+class Ownership:
+    """One owner's hold on one run.
+
+    Attributes:
+        instance: tells apart runs that had this id one after the other.
+        workflow: the workflow's name.
+        epoch: higher than that of every earlier owner of the run.
+    """
+
+    run_id: str
+    instance: str
+    workflow: str
+    epoch: int
+
+    def current(self, path: str = "", attempt: int = 1) -> Current:
+        """What the body of the call at `path` may know; without a path, the workflow function."""
+        return Current(self.run_id, self.workflow, attempt, self.epoch, self._key(path))
+
+    def _key(self, path: str) -> str:
+        place = f"{self.run_id}\n{self.instance}\n{path}"
+        return hashlib.sha256(place.encode()).hexdigest()[:32]

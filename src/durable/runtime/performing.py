@@ -1,0 +1,165 @@
+"""A call's course: its recorded outcome is handed over, or its body runs and is recorded first.
+
+Nobody sees an outcome that is not recorded (promise P1), and everybody sees outcomes in their
+turn, which the turnstile gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from durable.protocol import values
+from durable.protocol.records import Step
+from durable.runtime import fit
+from durable.runtime.bodies import Bodies
+from durable.runtime.calls import Call
+from durable.runtime.cancellations import Cancellations
+from durable.runtime.closing import Stopped
+from durable.runtime.gate import Gate
+from durable.runtime.inflight import InFlight
+from durable.runtime.recording import Recorder
+from durable.runtime.scopes import Scope
+from durable.runtime.surroundings import Progress, Surroundings
+from durable.runtime.turns import strand
+from durable.runtime.turnstile import Turnstile
+
+
+@dataclass(kw_only=True)
+class Performer:
+    """Performs the calls of one execution.
+
+    Attributes:
+        root: the scope of the workflow function.
+        recorded: outcomes that earlier owners recorded, by path.
+    """
+
+    around: Surroundings
+    run_id: str
+    root: Scope
+    recorded: Mapping[str, Step]
+    gate: Gate
+    turnstile: Turnstile
+    cancellations: Cancellations
+    in_flight: InFlight
+    bodies: Bodies
+    recorder: Recorder
+
+    async def perform(self, call: Call[Any], branch: Scope) -> tuple[Step, object]:
+        """The call's outcome and decoded value, in its turn.
+
+        Raises the event loop's cancellation if the call was cancelled or the run is closed.
+        """
+        await self.gate.check_open(branch)
+        if self._is_concurrent(branch):
+            self.turnstile.concurrent()
+        step = self.recorded.get(call.path)
+        if step is None:
+            return await self._perform_live(call, branch)
+        drift = fit.drift(self.run_id, call, step)
+        if drift is not None:
+            self.gate.close(drift)
+            raise await self.gate.refusal()
+        if step.outcome == "abandoned":
+            raise await self._until_cancelled(call, branch)
+        return step, await self._hand_over(call, step, branch)
+
+    def _is_concurrent(self, branch: Scope) -> bool:
+        """Whether other calls may be under way beside one made in this branch."""
+        root = self.root
+        if branch is not root or len(root.unfinished) > 1:
+            return True
+        return root.owner > 0 and strand() != root.owner
+
+    # -- recorded ---------------------------------------------------------------------------------
+
+    async def _hand_over(self, call: Call[Any], step: Step, branch: Scope) -> object:
+        value = await self._decoded(call, step)
+        event = self.turnstile.recorded_turn(call.path)
+        if event is None:
+            await self.cancellations.let_tasks_begin()
+        else:
+            await self.cancellations.wait(event, branch)
+        await self.gate.check_open(branch)
+        self._tell("replay", call, step)
+        return value
+
+    async def _decoded(self, call: Call[Any], step: Step) -> object:
+        try:
+            return fit.decoded(call, step)
+        except values.Undecodable as e:
+            self.gate.close(fit.undecodable(self.run_id, call, step, e))
+        raise await self.gate.refusal()
+
+    async def _until_cancelled(self, call: Call[Any], branch: Scope) -> BaseException:
+        """Replay of an abandoned call: it waits for the same cancellation, then for its turn."""
+        self.turnstile.expect_cancellation(call.path)
+        try:
+            with self.gate.wait(branch, shield=False):
+                await self.cancellations.raise_owed()
+                await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class() as cancelled:
+            if self.gate.is_open(branch):
+                event = self.turnstile.recorded_turn(call.path)
+                if event is not None:
+                    await self.cancellations.wait(event, branch)
+            await self.gate.check_open(branch)
+            return cancelled
+        await self.gate.check_open(branch)
+        raise AssertionError("nothing but closing ends this wait")
+
+    # -- live -------------------------------------------------------------------------------------
+
+    async def _perform_live(self, call: Call[Any], branch: Scope) -> tuple[Step, object]:
+        try:
+            with self.gate.wait(branch, shield=False):
+                await self._start_turn(call, branch)
+                self.in_flight.begins(call.path)
+                outcome = await self.bodies.outcome(call, branch)
+            await self.gate.check_open(branch)
+        except anyio.get_cancelled_exc_class():
+            self.in_flight.ends(call.path)
+            if self.gate.is_open(branch):
+                # User code cancelled it (a bare timeout, a failing sibling): replay must cancel
+                # it in the same place, so that is an outcome too.
+                await self._record_in_turn(call, self.recorder.outcome(call, "abandoned"), branch)
+            raise
+        try:
+            await self._record_in_turn(call, outcome[0], branch)
+        finally:
+            self.in_flight.ends(call.path)
+        return outcome
+
+    async def _start_turn(self, call: Call[Any], branch: Scope) -> None:
+        """Returns when the body of an unrecorded call may start."""
+        event = self.turnstile.start_turn()
+        if event is not None:
+            await event.wait()
+            await self.gate.check_open(branch)
+        if self.around.replay_only:
+            self.gate.close(Stopped("replayed", path=call.path))
+            await self.gate.check_open(branch)
+        await self.cancellations.raise_owed()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        await self.in_flight.wait_if_draining()
+
+    async def _record_in_turn(self, call: Call[Any], step: Step, branch: Scope) -> None:
+        await self.gate.check_open(branch)
+        step.n = self.turnstile.issue()
+        try:
+            await self.recorder.write_outcome(step, branch)
+            self._tell("record", call, step)
+        finally:
+            event = self.turnstile.live_turn(step.n)  # in any case: others wait behind it
+        if event is not None:
+            await self.cancellations.wait(event, branch)
+        await self.gate.check_open(branch)
+
+    def _tell(self, kind: str, call: Call[Any], step: Step) -> None:
+        failed = step.outcome == "error"
+        progress = Progress(kind, call.path, call.definition.name, failed=failed)
+        self.around.observe(self.run_id, progress)

@@ -1,0 +1,135 @@
+"""Records of a run: made, and written as long as this owner may write.
+
+A write refused because a record is there already is a dead owner's record that landed late. A
+write that the store refuses for good closes the run: what is not in the store, nobody may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import anyio
+import msgspec
+
+from durable.errors import StoreError
+from durable.protocol import names, records
+from durable.protocol.failures import Failure
+from durable.protocol.records import Attempt, Step
+from durable.runtime.calls import Call
+from durable.runtime.cancellations import Cancellations
+from durable.runtime.closing import LateRecord, Stopped
+from durable.runtime.gate import Gate
+from durable.runtime.ownership import Ownership
+from durable.runtime.scopes import Scope
+from durable.runtime.surroundings import Surroundings
+from durable.store import Refused
+
+Record = TypeVar("Record", Step, Attempt)
+
+
+@dataclass(kw_only=True)
+class Recorder:
+    """Makes and writes the records of one execution.
+
+    Attributes:
+        spawn: starts a task of the run's own.
+    """
+
+    around: Surroundings
+    ownership: Ownership
+    gate: Gate
+    cancellations: Cancellations
+    spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+    # -- making -----------------------------------------------------------------------------------
+
+    def outcome(
+        self,
+        call: Call[Any],
+        outcome: Literal["value", "error", "abandoned"],
+        *,
+        value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET,
+        failure: Failure | None = None,
+        attempt: int = 1,
+    ) -> Step:
+        """The record of what the call came to; its order number is given when it is written."""
+        return Step(
+            path=call.path, name=call.definition.name, outcome=outcome,
+            epoch=self.ownership.epoch, n=0, nonce=self.around.system.token(),
+            time=self.around.store.now(), digest=call.digest, value=value, failure=failure,
+            attempt=attempt,
+        )  # fmt: skip
+
+    def failed_attempt(
+        self, call: Call[Any], attempt: int, failure: Failure, seconds: float
+    ) -> Attempt:
+        """The record of an attempt that is followed by another in `seconds`."""
+        now = self.around.store.now()
+        nonce = self.around.system.token()
+        return Attempt(call.path, attempt, failure, now + seconds, nonce, now, self.ownership.epoch)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def write_outcome(self, step: Step, branch: Scope) -> Awaitable[None]:
+        """Returns once it is recorded. Raises the cancellation if the run is or gets closed."""
+        return self._write(self._create_outcome, step, branch)
+
+    def write_attempt(self, attempt: Attempt, branch: Scope) -> Awaitable[None]:
+        """As `write_outcome`."""
+        return self._write(self._create_attempt, attempt, branch)
+
+    async def _create_outcome(self, step: Step) -> None:
+        name = names.step(self.ownership.run_id, self.ownership.instance, step.path)
+        written = await self.around.store.create(name, records.encode(step), nonce=step.nonce)
+        if isinstance(written, Refused):
+            self.gate.close(LateRecord(step.path))
+
+    async def _create_attempt(self, attempt: Attempt) -> None:
+        owner = self.ownership
+        name = names.attempt(owner.run_id, owner.instance, attempt.path, attempt.attempt)
+        # A refusal means that a dead owner's claim of this attempt landed late: it counts.
+        await self.around.store.create(name, records.encode(attempt), nonce=attempt.nonce)
+
+    async def _write(
+        self, create: Callable[[Record], Awaitable[None]], record: Record, branch: Scope
+    ) -> None:
+        """Write whatever cancellations user code sends: only closing the run interrupts it.
+
+        (Or a decision that closes the branch: then nobody waits for the record.) Native asyncio
+        cancellation pierces anyio's shields, and may come again every turn. So the first one
+        moves the write to a task of the run's own; the nonce makes it safe to repeat. The
+        cancellation is raised at this strand's next durable call.
+        """
+        if self.gate.guard() and self.gate.is_open(branch):
+            try:
+                with self.gate.wait(branch, shield=True):
+                    await self._create_or_close(create, record)
+            except anyio.get_cancelled_exc_class():
+                self.cancellations.put_off()
+                await self._write_apart(create, record, branch)
+        self.gate.guard()  # what an owner without its lease has recorded, its successor hands over
+        await self.gate.check_open(branch)
+
+    async def _create_or_close(
+        self, create: Callable[[Record], Awaitable[None]], record: Record
+    ) -> None:
+        try:
+            await create(record)
+        except StoreError as e:
+            # The record is not in the store, so nobody may see the outcome.
+            self.gate.close(Stopped("store", error=e))
+
+    async def _write_apart(
+        self, create: Callable[[Record], Awaitable[None]], record: Record, branch: Scope
+    ) -> None:
+        ended = anyio.Event()
+
+        async def apart() -> None:
+            with self.gate.wait(branch, shield=False):
+                await self._create_or_close(create, record)
+            ended.set()
+
+        self.spawn(apart)
+        await self.cancellations.wait(ended, branch)

@@ -1,0 +1,49 @@
+"""What executions are given by their worker, and what they tell its observers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+import msgspec
+
+from durable.store import Store
+from durable.system import System
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What an observer of an execution is told.
+
+    `kind`: `begin` (a body starts), `retry` (an attempt failed, the next follows in `seconds`),
+    `record` (an outcome was recorded), `replay` (a recorded outcome was handed over).
+    """
+
+    kind: str
+    path: str
+    name: str
+    attempt: int = 1
+    failed: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What every execution of one worker shares.
+
+    Attributes:
+        trusted: whether this worker still holds its lease (promise P11); asked before every
+            body and every write, from any thread.
+        steps: limit of threads for sync step bodies.
+        workflows: limit of threads for sync workflow functions.
+        replay_only: no body runs and nothing is written: the first unrecorded call ends the
+            execution (`durable replay`).
+    """
+
+    store: Store
+    system: System
+    trusted: Callable[[], bool]
+    steps: anyio.CapacityLimiter
+    workflows: anyio.CapacityLimiter
+    observe: Callable[[str, Progress], None] = lambda run, progress: None
+    replay_only: bool = False

@@ -1,0 +1,134 @@
+"""Sync code of a run: it runs in threads, which hand durable work to the run's event loop."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from durable.runtime.gate import Gate
+from durable.runtime.scopes import Scope, here
+from durable.runtime.turns import waker
+
+T = TypeVar("T")
+
+
+class Unwinding(BaseException):
+    """Raised in threads of a run that goes on elsewhere; user code must let it pass."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Durable work that a thread waits for."""
+
+    work: Callable[[], Coroutine[Any, Any, None]]
+    done: threading.Event
+
+
+class Threads:
+    """The bridge between one execution and its threads.
+
+    Args:
+        spawn: starts a task of the run's own.
+        limiter: of threads for workflow functions.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        gate: Gate,
+        spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
+        limiter: anyio.CapacityLimiter,
+    ) -> None:
+        self._run_id = run_id
+        self._gate = gate
+        self._spawn = spawn
+        self._limiter = limiter
+        self._asked: deque[_Asked] = deque()
+        self._asking = anyio.Event()
+        self._serving = False
+
+    # -- in the event loop ------------------------------------------------------------------------
+
+    async def run(
+        self,
+        scope: Scope,
+        fn: Callable[..., T],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> T:
+        """A sync workflow function in a thread that owns `scope`."""
+        if not self._serving:
+            self._serving = True
+            self._wake = waker()
+            self._spawn(self._serve)
+        return await anyio.to_thread.run_sync(
+            _apply_in, scope, fn, args, kwargs, limiter=self._limiter, abandon_on_cancel=True
+        )
+
+    def let_go(self) -> None:
+        """Nothing is served any more: threads that wait go on and find the run closed."""
+        while self._asked:
+            self._asked.popleft().done.set()
+
+    async def _serve(self) -> None:
+        """Start what threads ask for: a task group takes no tasks from a bare callback."""
+        while True:
+            await self._asking.wait()
+            self._asking = anyio.Event()
+            while self._asked:
+                self._spawn(self._asked.popleft().work)
+
+    def _ask(self, asked: _Asked) -> None:
+        if self._gate.ended.is_set():
+            asked.done.set()
+        else:
+            self._asked.append(asked)
+            self._asking.set()
+
+    # -- in a thread ------------------------------------------------------------------------------
+
+    def ask(self, scope: Scope, work: Callable[[], Awaitable[T]]) -> T:
+        """Run durable work in the run's event loop; blocks the calling thread.
+
+        Raises:
+            Unwinding: the run is closed.
+        """
+        done = threading.Event()
+        outcome: list[T] = []
+        error: list[BaseException] = []
+
+        async def in_loop() -> None:
+            here.set(scope)
+            try:
+                with self._gate.wait(scope, shield=True):
+                    outcome.append(await work())
+            except BaseException as e:
+                error.append(e)
+                if not isinstance(e, Exception):
+                    raise
+            finally:
+                done.set()
+
+        if self._gate.closing is None:
+            self._wake(lambda: self._ask(_Asked(in_loop, done)))
+            done.wait()
+        if outcome:
+            return outcome[0]
+        if self._gate.closing is None and error and isinstance(error[0], Exception):
+            raise error[0]
+        if self._gate.refused_too_often():
+            threading.Event().wait()  # the thread swallows everything: it does not come back
+        raise Unwinding(f"run {self._run_id!r} goes on elsewhere")
+
+
+def _apply_in(
+    scope: Scope, fn: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
+) -> T:
+    with scope.entered():
+        return fn(*args, **kwargs)
