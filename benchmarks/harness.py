@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +25,14 @@ class Contender(NamedTuple):
     variant: str
     shape: str
 
-    def measure(self, folder: str | None) -> dict[str, Any]:
+    def measure(
+        self, folder: str | None, environment: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """What the program reports from a fresh process in a fresh folder.
+
+        Args:
+            folder: where that folder is made.
+            environment: of the process, beyond this one's.
 
         Raises:
             RuntimeError: the program failed; its output says why.
@@ -35,8 +41,8 @@ class Contender(NamedTuple):
         with tempfile.TemporaryDirectory(dir=folder) as place:
             done = subprocess.run(
                 [sys.executable, str(HERE / self.program), self.variant, self.shape],
-                cwd=place, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
-                timeout=TIMEOUT, check=False,
+                cwd=place, env={**os.environ, "PYTHONPATH": path, **(environment or {})},
+                capture_output=True, text=True, timeout=TIMEOUT, check=False,
             )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"{' '.join(self)} failed:\n{done.stdout}{done.stderr}")
@@ -48,11 +54,16 @@ Rounds = dict[Contender, list[dict[str, Any]]]
 
 
 def alternate(
-    contenders: Sequence[Contender], rounds: int, folder: str | None, *, peers: Sequence[str]
+    contenders: Sequence[Contender],
+    rounds: int,
+    measure: Callable[[Contender], dict[str, Any]],
+    *,
+    peers: Sequence[str] = (),
 ) -> tuple[Rounds, dict[str, str]]:
     """Everybody once a round, so that what else the machine does meets all alike.
 
     Args:
+        measure: measures one of them once.
         peers: programs that may fail: they are then left out.
 
     Returns:
@@ -67,7 +78,7 @@ def alternate(
                 continue
             _tell(f"round {number + 1} of {rounds}: {' '.join(contender)}")
             try:
-                found[contender].append(contender.measure(folder))
+                found[contender].append(measure(contender))
             except (RuntimeError, subprocess.TimeoutExpired) as e:
                 if contender.program not in peers:
                     raise

@@ -1,4 +1,4 @@
-"""Measures of durable beside its peers: `python benchmarks/run.py steps --json`.
+"""Measures of durable, some beside its peers: `python benchmarks/run.py steps --json`.
 
 Each measurement has a process and a folder of its own, and the rounds alternate between those
 that are compared. See docs/reference/benchmarks.md for what is measured.
@@ -9,19 +9,36 @@ from __future__ import annotations
 import argparse
 import json
 
+import cost
 import steps
+import steps_http
 
-BENCHMARKS = {"steps": steps}
+BENCHMARKS = {
+    ("cost", "sqlite"): cost.measure,  # its stores are its own
+    ("steps", "sqlite"): steps.measure,
+    ("steps", "http"): steps_http.measure,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("benchmark", choices=sorted(BENCHMARKS))
+    parser.add_argument("benchmark", choices=sorted({name for name, _ in BENCHMARKS}))
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     parser.add_argument("--rounds", type=_positive, default=3, help="how often (default: 3)")
     parser.add_argument("--folder", help="where databases are put, each in a folder of its own")
+    parser.add_argument(
+        "--store", choices=["sqlite", "http"], default="sqlite",
+        help="of `steps`: a file (default), or Google's API at a server of durable.testing.gcs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--latency-ms", type=int, choices=steps_http.LATENCIES, action="append",
+        help="of each call to that server (default: one after the other)",
+    )  # fmt: skip
     options = parser.parse_args()
-    figures = BENCHMARKS[options.benchmark].measure(options.rounds, options.folder)
+    benchmark = BENCHMARKS.get((options.benchmark, options.store))
+    if benchmark is None:
+        parser.error(f"{options.benchmark} has no --store {options.store}")
+    figures = benchmark(options)
     if options.json:
         print(json.dumps(figures))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -29,7 +30,15 @@ class Shape(NamedTuple):
         return f"{self.runs} runs x {self.steps} steps, {self.at_once} at once"
 
 
-SHAPES = {"sequential": Shape(1, 1000, 1), "concurrent": Shape(200, 10, 50)}
+SHAPES = {
+    "sequential": Shape(1, 1000, 1),
+    "short": Shape(1, 200, 1),  # where each step takes tens of milliseconds
+    "concurrent": Shape(200, 10, 50),
+    "in_flight": Shape(64, 60, 64),  # so many steps at once, while the event loop is watched
+}
+WATCHED = SHAPES["in_flight"]
+LAG_SLEEP = 0.005  # seconds; as a heartbeat would sleep, only more often
+URL = os.environ.get("BENCH_STORE", "sqlite:///durable.db")
 WARM_UP = Shape(1, 10, 1)  # carried out by everybody before the meter starts
 
 
@@ -52,6 +61,44 @@ class Meter:
     def report(self, **more: object) -> None:
         """Hand the figures to the process that started this one."""
         print(json.dumps({"wall": self.wall, "cpu": self.cpu, **more}))
+
+
+class Lag:
+    """How late a sleeper in the same event loop wakes, in milliseconds; only for `WATCHED`.
+
+    async with Lag(shape) as lag: ...
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self._watching = shape == WATCHED
+        self._late: list[float] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        if self._watching:
+            self._tasks.start_soon(self._watch)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(None, None, None)
+
+    def figures(self) -> dict[str, float]:
+        """Ready to be reported; empty if nothing was watched."""
+        if not self._watching:
+            return {}
+        late = sorted(self._late)
+        return {
+            "lag_p50": late[len(late) // 2],
+            "lag_p99": late[len(late) * 99 // 100],
+            "lag_max": late[-1],
+        }
+
+    async def _watch(self) -> None:
+        while True:
+            due = time.perf_counter() + LAG_SLEEP
+            await anyio.sleep(LAG_SLEEP)
+            self._late.append(1000 * (time.perf_counter() - due))
 
 
 def _cpu_seconds() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sqlite3
 import statistics
@@ -19,20 +20,24 @@ NAMES = {
     (DBOS, "run"): "DBOS on SQLite",
     (DBOS, "sync"): "DBOS on SQLite, sync steps",
 }
+MEASURED = ("sequential", "concurrent")
 PEERS = {DBOS: "dbos"}  # program -> the module it needs
 
 
-def measure(rounds: int, folder: str | None) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Measure and print tables; returns the figures, ready for JSON."""
+    rounds = options.rounds
     missing = {p: m for p, m in PEERS.items() if importlib.util.find_spec(m) is None}
     contenders = [
         Contender(program, variant, shape)
-        for shape in SHAPES
+        for shape in MEASURED
         for program, variant in NAMES
         if program not in missing
     ]
-    found, failed = alternate(contenders, rounds, folder, peers=list(PEERS))
-    for shape in SHAPES:
+    found, failed = alternate(
+        contenders, rounds, lambda each: each.measure(options.folder), peers=list(PEERS)
+    )
+    for shape in MEASURED:
         _print_table(found, shape)
     absent = [*missing.values(), *(PEERS[program] for program in failed)]
     for program, module in missing.items():

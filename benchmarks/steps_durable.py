@@ -1,4 +1,4 @@
-"""Steps of durable on SQLite: `python steps_durable.py run|sync|worker SHAPE`.
+"""Steps of durable: `python steps_durable.py run|sync|worker SHAPE`, on SQLite or BENCH_STORE.
 
 - `run`: `client.run` in one process, as a script or a web service does; async steps.
 - `sync`: the same with a sync workflow, whose steps are plain functions, in threads.
@@ -8,15 +8,13 @@
 from __future__ import annotations
 
 import anyio
-from shapes import WARM_UP, Meter, Shape, asked, each_run
+from shapes import URL, WARM_UP, Lag, Meter, Shape, asked, each_run
 
 from durable import connect, step, workflow
 from durable.client import Client
 from durable.decorators import workflows
 from durable.runtime.identity import Options
 from durable.runtime.worker import Worker
-
-URL = "sqlite:///durable.db"
 
 
 @step
@@ -59,9 +57,10 @@ async def main() -> None:
     variant, shape = asked()
     async with connect(URL) as client:
         await carry(client, variant, WARM_UP)
-        with Meter() as meter:
-            await carry(client, variant, shape)
-    meter.report()
+        async with Lag(shape) as lag:
+            with Meter() as meter:
+                await carry(client, variant, shape)
+    meter.report(**lag.figures())
 
 
 if __name__ == "__main__":

@@ -2,26 +2,27 @@
 
 The same objects, about as large, through the same store port and as many at a time. Per run:
 marker and `start` side by side, one create a step, result, history, and the marker's delete. What
-durable takes on top of it is the framework: arguments, digests, values, order, contexts.
+durable takes on top of it is the framework: arguments, digests, values, order, contexts. As there,
+nobody waits for the marker's delete.
 """
 
 from __future__ import annotations
 
 import anyio
+import anyio.abc
 from msgspec import Raw
-from shapes import WARM_UP, Meter, Shape, asked, each_run
+from shapes import URL, WARM_UP, Lag, Meter, Shape, asked, each_run
 
 from durable.protocol import names, records
 from durable.store import Store, Written
 from durable.store.opening import open_store
 
-URL = "sqlite:///durable.db"
 INPUT = b'{"args":[1000],"kwargs":{}}'
 INSTANCE = "0123456789abcdef0123"
 NOW = 1796000000.1234567
 
 
-async def one_run(store: Store, run: str, steps: int) -> None:
+async def one_run(store: Store, leaving: anyio.abc.TaskGroup, run: str, steps: int) -> None:
     marker = names.marker("default", run)
     answers: list[Written] = []
 
@@ -40,7 +41,7 @@ async def one_run(store: Store, run: str, steps: int) -> None:
         await create(names.step(run, INSTANCE, f"double.{number}"), SIZES["step"])
     await create(names.result(run, INSTANCE), SIZES["result"])
     await create(names.history("2026-01-01T00:00:00.000Z", run), SIZES["history"])
-    await store.delete(marker, held.generation)
+    leaving.start_soon(store.delete, marker, held.generation)
 
 
 def _body(size: int) -> bytes:
@@ -71,18 +72,22 @@ def _sizes() -> dict[str, int]:
 SIZES = _sizes()
 
 
-async def carry(store: Store, shape: Shape, name: str) -> None:
-    await each_run(shape, lambda number: one_run(store, f"{name}-{number:015}", shape.steps))
+async def carry(store: Store, leaving: anyio.abc.TaskGroup, shape: Shape, name: str) -> None:
+    await each_run(
+        shape, lambda number: one_run(store, leaving, f"{name}-{number:015}", shape.steps)
+    )
 
 
 async def main() -> None:
     _, shape = asked()
     store = open_store(URL)
-    await carry(store, WARM_UP, "warm")
-    with Meter() as meter:
-        await carry(store, shape, "runs")
+    async with anyio.create_task_group() as leaving:
+        await carry(store, leaving, WARM_UP, "warm")
+        async with Lag(shape) as lag:
+            with Meter() as meter:
+                await carry(store, leaving, shape, "runs")
     await store.aclose()
-    meter.report()
+    meter.report(**lag.figures())
 
 
 if __name__ == "__main__":

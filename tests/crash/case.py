@@ -20,6 +20,8 @@ from tests.crash.evidence import (
 from tests.crash.expected import Expected, expected
 from tests.crash.store import Object
 
+TICK = 0.001  # seconds; stores write down the millisecond in which something was made
+
 
 @dataclass(frozen=True)
 class Record:
@@ -135,7 +137,7 @@ class Case:
         return self.fenced_at(run, epoch) is not None
 
     def was_beaten(self, run: Run, body: BodyLine) -> bool:
-        """Whether an earlier owner, which may have gone on, recorded something meanwhile.
+        """Whether something of an earlier owner was recorded meanwhile, late.
 
         A late outcome, of this call or of another, ends the epoch that meets it; a late failed
         attempt takes the place of the one that this owner has just made.
@@ -143,8 +145,14 @@ class Case:
         claim = run.folder.epochs.get(body.epoch)
         unseen = [r for r in run.records if claim is None or not saw(claim.body, r)]
         attempts = [r for r in run.failures if (r.slot, r.attempt) == (body.slot, body.attempt)]
-        earlier = {r.epoch for r in [*unseen, *attempts] if r.epoch < body.epoch}
-        return any(self.is_suspect(run, epoch) for epoch in earlier)
+        earlier = [r for r in [*unseen, *attempts] if r.epoch < body.epoch]
+        return any(self.may_be_late(run, record) for record in earlier)
+
+    def may_be_late(self, run: Run, record: Record) -> bool:
+        """Whether it may have come after the next owner's list: from a zombie, or on the way."""
+        owners = [self.story.processes[e.process] for e in run.entered[record.epoch]]
+        landed_after_death = any(0 < o.killed <= record.created + TICK for o in owners)
+        return landed_after_death or self.is_suspect(run, record.epoch)
 
     def takeover_times(self) -> Iterator[float]:
         """From the last renewal to the fence, of the leases under which runs were carried."""

@@ -1,4 +1,4 @@
-"""Reading a bucket over plain HTTP, without durable: lists for what is there, media for what it says.
+"""Reading a bucket over plain HTTP, without durable: lists of what is there, and all bodies.
 
 The server goes wrong for this reader as for everybody, so it asks again until it is answered.
 """

@@ -101,11 +101,11 @@ class HttpPlace(Place):
         await self._faults.strike()
 
     def calm(self) -> dict[str, int]:
-        return self._faults.end()
+        return self._faults.calm()
 
     def close(self) -> None:
         try:
-            self.calm()
+            self._faults.end()
             found = [asdict(stored) for stored in self._reader.objects()]
             (self._folder / OBJECTS).write_text(json.dumps(found))
         finally:
@@ -117,5 +117,3 @@ class HttpPlace(Place):
 def place_of(kind: str, folder: Path, seed: int) -> Place:
     """The place of that kind: `sqlite` or `http`."""
     return HttpPlace(folder, seed) if kind == "http" else FilePlace(folder)
-
-

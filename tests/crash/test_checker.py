@@ -118,6 +118,25 @@ def test_a_late_record_of_a_zombie_is_no_violation() -> None:
     w1.killed, w1.stops, w1.wakes = 0.0, [13.0], [14.9]
     evidence.story.leases["A"].alive = -1.0
     evidence.fences = [Fence("A", "ttl", "w2")]
+    _land_late(evidence)
+
+    verdict = check(evidence)
+    assert verdict.violations == []
+    assert (verdict.zombies, verdict.late_records, verdict.repeated) == (1, 1, 1)
+
+
+def test_what_a_dead_owner_had_sent_may_land_late() -> None:
+    """A request under way at the death of its sender is carried out, and counts."""
+    evidence = good()
+    _land_late(evidence)
+
+    verdict = check(evidence)
+    assert verdict.violations == []
+    assert (verdict.kills, verdict.late_records, verdict.repeated) == (1, 1, 1)
+
+
+def _land_late(evidence: Evidence) -> None:
+    """The third call's record of the first epoch lands in the middle of the second."""
     slot, token = SLOTS[2], "f" * 16
     late = {"slot": slot, "token": token, "blob": ""}
     _replace_object("work.2", epoch=1, n=3, value=late)(evidence)
@@ -132,10 +151,6 @@ def test_a_late_record_of_a_zombie_is_no_violation() -> None:
         evidence.received.append(dataclasses.replace(line, token=told))
     result = [{"slot": s, "token": token if s == slot else _token(s)} for s in SLOTS]
     _replace_object("result", epoch=3, value=result)(evidence)
-
-    verdict = check(evidence)
-    assert verdict.violations == []
-    assert (verdict.zombies, verdict.late_records, verdict.repeated) == (1, 1, 1)
 
 
 def _replace_object(name: str, **body: Any) -> Callable[[Evidence], None]:

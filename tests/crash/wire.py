@@ -13,15 +13,18 @@ import anyio
 FAULTS = "/_durable/faults"
 OUTAGE = "/_durable/outage"
 OUTAGE_SECONDS = 1.0
-GAP = (0.4, 1.6)  # seconds between two faults
-LENGTH = (0.5, 1.5)  # seconds that one lasts
+GAP = (0.4, 1.4)  # seconds between the beginnings of two faults
+LENGTH = (0.4, 1.2)  # seconds that one lasts
+DELAY = (0.05, 0.8)  # seconds until what is late is carried out
 RESTARTED = "restarted"  # the server is gone for a second, with all connections
 LATENCY = "delayed"  # always: each call takes 10 to 20 ms
 REFUSED = "refused"  # 503 or 429, not carried out
 LOST_BEFORE = "unsent"  # the connection is reset, and nothing was carried out
 LOST_AFTER = "reply_lost"  # the connection is reset, but it was carried out
 LIED = "reply_replaced"  # 503, but it was carried out
-KINDS = (REFUSED, LOST_BEFORE, LOST_AFTER, LIED, RESTARTED)
+LATE = "late"  # the connection is reset, and it is carried out later, maybe after a repetition
+TWICE = "twice"  # carried out twice, and the second answer is the one that is heard
+KINDS = (REFUSED, LOST_BEFORE, LOST_AFTER, LIED, LATE, TWICE, RESTARTED)
 
 Ask = Callable[[str, str, object], bytes | None]
 
@@ -53,17 +56,23 @@ class WireFaults:
                 else:
                     self._ask("POST", FAULTS, self._fault(kind))
 
-    def end(self) -> dict[str, int]:
-        """No faults and no latency any more. Returns how often each kind has struck so far."""
+    def calm(self) -> dict[str, int]:
+        """Nothing but latency any more. Returns how often each kind has struck so far."""
         report = self._ask("GET", FAULTS, None)
         self._ask("DELETE", FAULTS, None)
         for rule in json.loads(report or b"[]"):
             if rule["fault"]["kind"] != LATENCY:
                 self._struck[rule["fault"]["kind"]] += rule["struck"]
+        self._ask("POST", FAULTS, self._latency())
         return dict(self._struck)
 
+    def end(self) -> None:
+        """No faults and no latency."""
+        self._ask("DELETE", FAULTS, None)
+
     def _fault(self, kind: str) -> dict[str, Any]:
-        return {
+        late = {"seconds": self._chance.uniform(*DELAY)} if kind == LATE else {}
+        return late | {
             "kind": kind,
             "verb": "" if kind == REFUSED else "mutations",
             "status": self._chance.choice([503, 503, 500, 429]) if kind == REFUSED else 503,

@@ -14,6 +14,7 @@ from durable.runtime.identity import Options
 from durable.runtime.sweeper import Sweeper
 from durable.store import Store, Stored
 
+ATTENTION_SLOWER = 5  # times the slow period; hints matter when code changes, at worker start
 BELL_KEPT = 2.0  # seconds a bell stays in a bucket, which allows one mutation a second per name
 
 
@@ -22,6 +23,7 @@ class Finder:
 
     Attributes:
         named: the foreign holders that markers named when they were last listed.
+        until_idle: list often while others carry runs, to notice when the last has ended.
         idle: whether the last list showed nothing that this worker could ever take.
     """
 
@@ -30,11 +32,14 @@ class Finder:
     ) -> None:
         self.named: set[str] = set()
         self.idle = False
+        self.until_idle = False
         self._store = store
         self._sweeper = sweeper
         self._holdings = holdings
         self._options = options
+        self._live: set[str] = set()  # runs that had a marker when last listed
         self._list_at = 0.0
+        self._attention_at = 0.0
 
     def hurry(self) -> None:
         """List the queues at the next look."""
@@ -48,9 +53,17 @@ class Finder:
             planned = self._list_at = system.boot() + pace.busy
             await self._list()
             if self._list_at == planned:  # else: somebody was in a hurry meanwhile
-                busy = self._holdings.left_over or not self._holdings.is_empty()
-                period = pace.busy if busy else pace.slow
-                self._list_at = system.boot() + period * system.uniform(0.8, 1.2)
+                self._list_at = system.boot() + self._period() * system.uniform(0.8, 1.2)
+        if system.boot() >= self._attention_at:
+            await self._look_at_attention()
+            self._attention_at = system.boot() + ATTENTION_SLOWER * pace.slow
+
+    def _period(self) -> float:
+        """Seconds to the next list: short while there is work and room for more of it."""
+        work = self._holdings.left_over or not self._holdings.is_empty()
+        waits = self.until_idle and bool(self.named)
+        soon = waits or (work and self._holdings.room > 0)
+        return self._store.pace.busy if soon else self._store.pace.slow
 
     async def answer_own_bell(self) -> None:
         """Somebody touched a marker that this worker holds."""
@@ -98,12 +111,12 @@ class Finder:
             if await self._sweeper.takeable(holder)
             for stored in held
         ]
+        self._live = live
         await self._holdings.take_all(unowned, of_the_dead)
-        await self._look_at_attention(live)
 
-    async def _look_at_attention(self, live: set[str]) -> None:
+    async def _look_at_attention(self) -> None:
         for queue in self._options.queues:
             await flags.wake_flagged(
                 self._store, queue, version=self._options.version, serves=self._holdings.serves,
-                live=live, token=self._store.system.token,
+                live=self._live, token=self._store.system.token,
             )  # fmt: skip

@@ -25,6 +25,7 @@ from durable.store import Refused, Store, Stored, Written
 log = logging.getLogger("durable")
 
 UNWIND_TIMEOUT = 2.0  # seconds to give runs back after the grace
+RELEASE_TIMEOUT = 4.0  # seconds; a bucket refuses a delete within one of the last renewal
 
 
 class Holdings:
@@ -307,7 +308,7 @@ class Holdings:
             runner.stop(Stopped("drain"))
         with anyio.move_on_after(UNWIND_TIMEOUT):
             await self._until(lambda: self.is_empty() and not self.identity.busy)
-        with anyio.move_on_after(UNWIND_TIMEOUT):
+        with anyio.move_on_after(RELEASE_TIMEOUT):
             async with self._leasing:
                 await self.identity.keeper.release()
         self.identity.end()

@@ -21,6 +21,8 @@ class Neighbours:
     """The leases of other workers, as last seen.
 
     Args:
+        period: seconds between lists of the leases. One that is listed within a ttl of its
+            creation is watched before it can run out.
         own_id: the id under which this worker works at present.
         named: the holders that markers named when they were last listed.
     """
@@ -30,11 +32,13 @@ class Neighbours:
         store: Store,
         sweeper: Sweeper,
         *,
+        period: float,
         own_id: Callable[[], str],
         named: Callable[[], set[str]],
     ) -> None:
         self._store = store
         self._sweeper = sweeper
+        self._period = period
         self._own_id = own_id
         self._named = named
         self._leases: dict[str, tuple[float, Lease]] = {}  # when last renewed, and the terms
@@ -45,7 +49,7 @@ class Neighbours:
         boot = self._store.system.boot
         if boot() >= self._list_at:
             await self._list()
-            self._list_at = boot() + self._store.pace.slow
+            self._list_at = boot() + self._period
         dead = await self._sweeper.judge_orphans()
         watched = self._watched()
         for worker, (updated, lease) in list(self._leases.items()):

@@ -88,8 +88,15 @@ class Worker:
                 self.store, self.workflows, self.options, tasks=tasks, on_change=self._on_change
             )
             self._finder = Finder(self.store, self._sweeper, self._holdings, self.options)
+            self._finder.until_idle = until_idle
             neighbours = Neighbours(
-                self.store, self._sweeper, own_id=lambda: self.id, named=lambda: self._finder.named
+                self.store,
+                self._sweeper,
+                period=min(
+                    self.store.pace.slow, self.options.terms.ttl + self.options.terms.margin
+                ),
+                own_id=lambda: self.id,
+                named=lambda: self._finder.named,
             )
             if polling:
                 tasks.start_soon(self._repeat, self.store.pace.bell, self._poll)

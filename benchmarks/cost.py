@@ -1,0 +1,80 @@
+"""What a bucket costs: calls by class, and dollars by Google's published prices."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import billing
+from billing import DOLLARS_PER_MILLION, PRICES_OF, Count
+from trio.testing import MockClock
+
+Rows = dict[str, Count]
+Measures = tuple[Callable[[], Awaitable[Rows]], ...]
+
+AT_THE_SERVER: Measures = (
+    billing.starting, billing.running, billing.picking_up, billing.waiting, billing.reading,
+)  # fmt: skip
+BY_THE_CLOCK: Measures = (billing.waking, billing.holding, billing.idling, billing.parking)
+PER_MONTH = {"per minute": 60 * 24 * 30, "per ttl/3": 60 * 24 * 30 * 60 / (20 / 3)}
+
+
+def measure(_options: argparse.Namespace) -> dict[str, Any]:
+    """Count and print tables; returns the figures, ready for JSON."""
+    logging.getLogger("durable").setLevel(logging.ERROR)  # runs are parked on purpose
+    server = anyio.run(_rows, AT_THE_SERVER)
+    clock = anyio.run(
+        _rows, BY_THE_CLOCK,
+        backend="trio", backend_options={"clock": MockClock(autojump_threshold=0)},
+    )  # fmt: skip
+    _print("counted at the HTTP server", server)
+    _print("counted on a virtual clock, at a bucket in memory", clock)
+    for name, count in clock.items():
+        if (times := _per_month(name)) is not None:
+            print(f"  {name}: ${count.dollars_per_million * times / 1e6:.2f} a month")
+    print(
+        f"\nClass A ${DOLLARS_PER_MILLION['A']:.2f} and class B ${DOLLARS_PER_MILLION['B']:.2f} a "
+        "million (single region, Standard storage, flat namespace); deletes and 4xx are free.\n"
+        f"https://cloud.google.com/storage/pricing as of {PRICES_OF}."
+    )
+    return {
+        "at_the_server": {name: _figures(count) for name, count in server.items()},
+        "by_the_clock": {name: _figures(count) for name, count in clock.items()},
+        "usd_per_million": DOLLARS_PER_MILLION,
+        "prices_of": PRICES_OF,
+    }
+
+
+async def _rows(measures: Measures) -> Rows:
+    rows: Rows = {}
+    for measured in measures:
+        rows.update(await measured())
+    return rows
+
+
+def _print(title: str, rows: Rows) -> None:
+    print(f"\n{title:56}{'A':>7}{'B':>7}{'free':>7}{'4xx':>7}{'$/million':>11}")
+    for name, count in rows.items():
+        numbers = "".join(f"{_short(value):>7}" for value in count)
+        print(f"{name:56}{numbers}{count.dollars_per_million:>11.2f}")
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _per_month(name: str) -> float | None:
+    return next((times for unit, times in PER_MONTH.items() if unit in name), None)
+
+
+def _figures(count: Count) -> dict[str, float]:
+    return {
+        "class_a": round(count.a, 3),
+        "class_b": round(count.b, 3),
+        "free": round(count.free, 3),
+        "unbilled": round(count.unbilled, 3),
+        "usd_per_million": round(count.dollars_per_million, 3),
+    }

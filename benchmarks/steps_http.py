@@ -1,0 +1,148 @@
+"""Steps on Google's API: durable beside the floor that sends the same requests, at a server."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from harness import SOURCE, Contender, Rounds, alternate, machine, median_ratio
+from shapes import SHAPES
+from steps import DURABLE, FLOOR, NAMES
+
+SIDES = ((DURABLE, "run"), (DURABLE, "worker"), (FLOOR, "store"))
+# Shapes by the latency of a call in milliseconds, the sequential one first.
+MEASURED = {0: ("sequential", "concurrent"), 30: ("short", "concurrent", "in_flight")}
+LATENCIES = sorted(MEASURED)
+BUCKET = "benchmark"
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure and print tables; returns the figures, ready for JSON."""
+    figures: dict[str, Any] = {}
+    load = os.getloadavg()[0]
+    for latency in options.latency_ms or LATENCIES:
+        contenders = [Contender(*side, shape) for shape in MEASURED[latency] for side in SIDES]
+        found, _ = alternate(contenders, options.rounds, partial(_measure, latency, options.folder))
+        for shape in MEASURED[latency]:
+            _print_table(found, latency, shape)
+        figures |= _figures(found, latency)
+    loads = [round(load, 1), round(os.getloadavg()[0], 1)]
+    print(f"\n{machine()}; medians of {options.rounds} rounds; load {loads[0]} to {loads[1]}")
+    return {**figures, "rounds": options.rounds, "machine": machine(), "load": loads}
+
+
+def _measure(latency: int, folder: str | None, contender: Contender) -> dict[str, Any]:
+    """In a process of its own, on a server of its own."""
+    with _server(latency) as url:
+        environment = {"BENCH_STORE": f"gs://{BUCKET}/runs", "STORAGE_EMULATOR_HOST": url}
+        figures = contender.measure(folder, environment)
+        with urllib.request.urlopen(f"{url}/_durable/calls") as answer:
+            verbs = json.load(answer)["verbs"]
+    return {**figures, "requests": {verb: counts["requests"] for verb, counts in verbs.items()}}
+
+
+@contextlib.contextmanager
+def _server(latency: int) -> Iterator[str]:
+    """The strict server in a process of its own, with an empty bucket; its URL."""
+    command = [sys.executable, "-m", "durable.testing.gcs", "--latency-ms", str(latency)]
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[-1]
+            body = json.dumps({"name": BUCKET, "softDeletePolicy": {"retentionDurationSeconds": 0}})
+            request = urllib.request.Request(
+                f"{url}/storage/v1/b?project=benchmark",
+                data=body.encode(),
+                headers={"Content-Type": "application/json"},
+            )
+            urllib.request.urlopen(request).close()
+            yield url
+        finally:
+            process.terminate()
+
+
+def _print_table(found: Rounds, latency: int, shape: str) -> None:
+    print(f"\n{SHAPES[shape]}, {latency} ms a call")
+    print(f"{'':28}{'steps/s':>9}{'CPU ms/step':>13}{'of the floor':>14}{'its CPU':>9}  requests")
+    for side in SIDES:
+        contender = Contender(*side, shape)
+        rates = _rates(found, contender)
+        print(
+            f"{NAMES[side]:28}{statistics.median(rates):>9,.0f}{_cpu(found, contender):>13.3f}"
+            f"{_ratio(found, side, shape):>13.0%} {_cpu_ratio(found, side, shape):>8.2f}x"
+            f"  {_requests(found, contender)}"
+        )
+        if "lag_p99" in found[contender][0]:
+            print(f"{'':28}event loop late by {_lag(found, contender)}")
+
+
+def _figures(found: Rounds, latency: int) -> dict[str, float]:
+    """Of one latency: 50 runs at once, then the same names of one run with `_sequential`."""
+    sequential, concurrent, *rest = MEASURED[latency]
+    figures: dict[str, float] = {}
+    for shape, suffix in ((concurrent, ""), (sequential, "_sequential")):
+        at = f"http_{latency}{suffix}"
+        own = Contender(DURABLE, "run", shape)
+        figures |= {
+            f"ratio_floor_{at}": round(_ratio(found, own[:2], shape), 3),
+            f"ratio_floor_worker_{at}": round(_ratio(found, (DURABLE, "worker"), shape), 3),
+            f"cpu_ratio_floor_{at}": round(_cpu_ratio(found, own[:2], shape), 3),
+            f"steps_per_s_{at}": round(statistics.median(_rates(found, own)), 1),
+            f"cpu_ms_per_step_{at}": round(_cpu(found, own), 4),
+        }
+    for shape in rest:
+        for name, side in (("", (DURABLE, "run")), ("_floor", (FLOOR, "store"))):
+            for lag in ("lag_p50", "lag_p99", "lag_max"):
+                values = [m[lag] for m in found[Contender(*side, shape)]]
+                key = f"{lag.replace('_', f'{name}_')}_ms_http_{latency}"
+                figures[key] = round(statistics.median(values), 2)
+    return figures
+
+
+def _rates(found: Rounds, contender: Contender) -> list[float]:
+    """Steps a second, round by round."""
+    return [SHAPES[contender.shape].total / measured["wall"] for measured in found[contender]]
+
+
+def _cpu(found: Rounds, contender: Contender) -> float:
+    """Milliseconds of CPU time a step, the median of the rounds."""
+    total = SHAPES[contender.shape].total
+    return statistics.median([1000.0 * float(m["cpu"]) / total for m in found[contender]])
+
+
+def _ratio(found: Rounds, side: tuple[str, str], shape: str) -> float:
+    """Steps a second over those of the floor."""
+    floor = Contender(FLOOR, "store", shape)
+    return median_ratio(_rates(found, Contender(*side, shape)), _rates(found, floor))
+
+
+def _cpu_ratio(found: Rounds, side: tuple[str, str], shape: str) -> float:
+    """CPU time over that of the floor."""
+    own, floor = Contender(*side, shape), Contender(FLOOR, "store", shape)
+    return median_ratio(
+        [float(m["cpu"]) for m in found[own]], [float(m["cpu"]) for m in found[floor]]
+    )
+
+
+def _lag(found: Rounds, contender: Contender) -> str:
+    parts = ("lag_p50", "lag_p99", "lag_max")
+    medians = [statistics.median([m[p] for m in found[contender]]) for p in parts]
+    return "p50 {:.1f}, p99 {:.1f}, at most {:.1f} ms".format(*medians)
+
+
+def _requests(found: Rounds, contender: Contender) -> str:
+    """Of one round, warm-up included, so that both sides can be seen to send the same."""
+    counts = found[contender][0]["requests"]
+    return ", ".join(f"{number:,} {verb}" for verb, number in sorted(counts.items()))
