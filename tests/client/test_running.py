@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from durable.client import Client
@@ -244,3 +245,19 @@ async def test_an_id_in_another_queue_is_executed_once(store: Store) -> None:
 
     assert values == [("receipt A-1", 3)] * 2
     assert shop.ran == ["charge A-1", "deliver A-1"]
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_run_cancelled_while_it_begins_lets_go(client: Client, turns: int) -> None:
+    """A cancellation that comes while the client's worker is being started ends the call."""
+
+    async def run() -> None:
+        await client.run(other, "A-1")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+
+    assert await client.run(other.options(id="next"), "A-1")

@@ -93,6 +93,7 @@ class TestByTheClock:
         [told] = (await billing.waking()).values()
 
         # 3 to start, 6 of the run itself and 1 for the lease; its renewals until it is given up,
-        # and two lists at each of two or three looks while the bell hangs.
+        # and two lists at each of two or three looks while the bell hangs; each look reads the
+        # lease of whoever holds the run by then.
         assert 15 <= told.a <= 19
-        assert told.b <= 3
+        assert told.b <= 5

@@ -189,3 +189,14 @@ def test_typed_wrongly(text: bytes | str, words: str) -> None:
         call_from_json(text, *parts(checkout), name="checkout")
 
     assert words in caught.value.message
+
+
+def test_input_that_is_nested_too_deeply() -> None:
+    """It is refused as other bad input is, never with a RecursionError."""
+
+    def f(x: object) -> None: ...
+
+    signature = inspect.signature(f)
+    for depth in (600, 5000):
+        with pytest.raises(InvalidArguments, match=r"nested too deeply|not JSON"):
+            call_from_json("[" * depth + "]" * depth, signature, {"x": object}, name="f")

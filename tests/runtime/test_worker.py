@@ -368,6 +368,21 @@ async def test_until_idle_returns_when_nothing_needs_a_worker() -> None:
         assert not await w.names("live/")
 
 
+async def test_a_damaged_marker_does_not_keep_a_worker_from_ending() -> None:
+    """Nobody can take it; whoever works until idle carries the rest and returns."""
+    async with world() as w:
+        await w.start("bad", quickly, 1)
+        await w.start("good", quickly, 2)
+        name = names.marker("default", "bad")
+        [stored] = [s async for s in w.store.list(name)]
+        await w.store.replace(name, stored.generation, b"junk", nonce="x", meta=stored.meta)
+        process = await w.process(until_idle=True)
+        with anyio.fail_after(120):
+            await process.gone.wait()
+
+        assert await w.result("good") == 4
+
+
 async def test_a_missing_start_is_created_from_the_marker() -> None:
     """A starter that died between its two creates has still started the run."""
     async with world() as w:

@@ -258,7 +258,9 @@ class Client(Coordination):
                 )
             if self._worker is None:
                 worker = Worker(self.store, self._workflows, self._worker_options())
-                await self._tasks.start(_work, worker)
+                # Cut off here, `start` would wait for the end of work that is never told to stop.
+                with anyio.CancelScope(shield=True):
+                    await self._tasks.start(_work, worker)
                 self._worker = worker
             return self._worker
 

@@ -129,6 +129,8 @@ def call_from_json(
             value = codec.convert(untag(tree, codec.cases), codec.target, lax=True)
         except Undecodable as e:
             raise InvalidArguments(_about(name, signature, key, e)) from e
+        except RecursionError:
+            raise InvalidArguments(f"the input of {name}{signature} is nested too deeply") from None
         if isinstance(key, int):
             args.append(value)
         else:

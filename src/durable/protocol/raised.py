@@ -18,7 +18,12 @@ _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that Python code made
 _SKIPPED: Final = frozenset({"args", "characters_written", "exceptions", "obj", "object"})
 # Would tell the event loop or a generator something that is not so.
 _NEVER_REBUILT: Final = frozenset(
-    {"asyncio.exceptions.CancelledError", "trio.Cancelled", "builtins.GeneratorExit"}
+    {
+        "asyncio.exceptions.CancelledError",
+        "trio.Cancelled",
+        "builtins.GeneratorExit",
+        "builtins.SystemExit",
+    }
 )
 _SLOT = MemberDescriptorType | GetSetDescriptorType
 

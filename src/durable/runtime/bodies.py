@@ -64,8 +64,8 @@ class Bodies:
                 )
                 value = msgspec.Raw(raw)
                 return self.recorder.outcome(call, "value", value=value, attempt=number), copy
-            except (KeyboardInterrupt, SystemExit):
-                raise  # nothing happened that could be recorded
+            except KeyboardInterrupt:
+                raise  # the process was asked to end; nothing happened that could be recorded
             except Unwinding:
                 self.gate.close(Stopped("lease"))  # for this run for good, even if it comes back
                 raise await self.gate.refusal() from None

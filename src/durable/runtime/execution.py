@@ -193,8 +193,8 @@ class Execution:
         try:
             with self._gate.function:
                 self._gate.finish(await self._outcome())
-        except (KeyboardInterrupt, SystemExit):
-            raise  # the process ends; no outcome is invented
+        except KeyboardInterrupt:
+            raise  # the process was asked to end; no outcome is invented
         except BaseException as e:  # noqa: BLE001
             # What unwinding code raises is ignored. Anything else is user code that let a
             # cancellation of its own making escape from the workflow function.
@@ -207,7 +207,7 @@ class Execution:
         try:
             value = await self.run_function(definition, self._root, self._args, self._kwargs)
             raw, _ = values.encode_result(value, definition.returns, name=definition.name)
-        except Exception as e:  # noqa: BLE001
+        except (Exception, SystemExit) as e:  # noqa: BLE001  # `sys.exit` ends the run alone
             return Finished(failure=failures.from_exception(e))
         return Finished(value=msgspec.Raw(raw))
 

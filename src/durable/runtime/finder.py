@@ -8,7 +8,7 @@ period. A bell is deleted *before* the list, so that a ring during the list is n
 from __future__ import annotations
 
 from durable.protocol import names
-from durable.runtime import flags
+from durable.runtime import flags, markers
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Options
 from durable.runtime.sweeper import Sweeper
@@ -100,6 +100,8 @@ class Finder:
                     continue  # never take what cannot be run
                 if holder not in {"", own_id}:
                     foreign.setdefault(holder, []).append(stored)
+                elif stored.body is not None and markers.decode(stored) is None:
+                    continue  # damaged: nobody can take it
                 elif not self._holdings.has(run):
                     # A marker that names us for a run that we do not run is taken afresh.
                     unowned.append(stored)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -105,12 +106,18 @@ async def take(
     return Held(mine, written.generation, _writers(stored, nonce), first=first)
 
 
-async def give_back(store: Store, held: Held, *, nonce: Callable[[], str]) -> None:
-    """Make the run unowned, so that another worker takes it at once (drain)."""
+async def give_back(
+    store: Store,
+    held: Held,
+    *,
+    why: Literal["drain", "takeover"] = "drain",
+    nonce: Callable[[], str],
+) -> None:
+    """Make the run unowned, so that another worker takes it at once, for that reason."""
     while True:
         mark = nonce()
         unowned = msgspec.structs.replace(
-            held.marker, holder="", owner="", nonce=mark, why="drain", request=None
+            held.marker, holder="", owner="", nonce=mark, why=why, request=None
         )
         written = await store.replace(
             held.name,

@@ -122,6 +122,9 @@ class Performer:
                 outcome = await self.bodies.outcome(call, branch)
             await self.gate.check_open(branch)
         except anyio.get_cancelled_exc_class():
+            # An event loop that ends cancels every task at once: the run hears of it too, and
+            # is closed, before this turn is over.
+            await self.cancellations.let_tasks_begin()
             self.in_flight.ends(call.path)
             if self.gate.is_open(branch):
                 # User code cancelled it (a bare timeout, a failing sibling): replay must cancel

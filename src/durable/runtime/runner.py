@@ -28,6 +28,7 @@ log = logging.getLogger("durable")
 Work = Callable[[], Coroutine[Any, Any, object]]
 Why = Literal["wake", "takeover", "drain", "late"]
 
+PATHS_SHOWN = 10
 LIST_AGAIN = 0  # no epoch
 SOLITARY_DEATHS_MAX = 5  # then the run needs attention: it kills whatever resumes it
 
@@ -168,7 +169,7 @@ class Runner:
         if isinstance(epoch, Attention):
             return await self._park(facts, epoch)
         if epoch is None:
-            return await self._give_back()
+            return await self._give_back(why="takeover")  # it stays as suspicious as it was
         if epoch == LIST_AGAIN:
             return False
         self.execution = Execution(
@@ -196,6 +197,7 @@ class Runner:
         assert self.execution is not None
         match self.execution.closing:
             case Finished() as finished:
+                self._warn_of_unasked(self.execution.turnstile.remaining())
                 return await self._finish(facts, await self._record(facts, epoch, finished))
             case Attention() as attention:
                 return await self._park(facts, attention)
@@ -209,6 +211,15 @@ class Runner:
             case Stopped("drain"):
                 return await self._give_back()
         return True
+
+    def _warn_of_unasked(self, paths: list[str]) -> None:
+        """Removing a call is allowed; doing so by accident should not go unnoticed."""
+        if paths:
+            log.warning(
+                "run %r is over, but its code did not ask for recorded calls: %s",
+                self.run,
+                ", ".join(paths[:PATHS_SHOWN]),
+            )
 
     # -- after ------------------------------------------------------------------------------------
 
@@ -281,8 +292,10 @@ class Runner:
         await markers.let_go(self.around.store, self.held, nothing)
         return True
 
-    async def _give_back(self) -> bool:
-        await markers.give_back(self.around.store, self.held, nonce=self.around.system.token)
+    async def _give_back(self, why: Literal["drain", "takeover"] = "drain") -> bool:
+        await markers.give_back(
+            self.around.store, self.held, why=why, nonce=self.around.system.token
+        )
         return True
 
     def _now(self) -> float:

@@ -37,13 +37,17 @@ class Solitude:
         self._changed = anyio.Event()
 
     async def wait_alone(self, run: str, unless: Callable[[], bool]) -> bool:
-        """Returns when no other run goes on in this process; False: `unless` became true."""
+        """Returns when no other run goes on in this process.
+
+        False: `unless` became true, or another run is alone here, for who knows how long; this
+        one is better off elsewhere.
+        """
         self.runs.discard(run)  # else two that wait would wait for each other
         self._waiting.add(run)
         self.changed()
         try:
             while self.alone is not None or self.runs:
-                if unless():
+                if self.alone is not None or unless():
                     return False
                 await self._changed.wait()
             self.alone = run

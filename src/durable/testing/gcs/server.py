@@ -17,6 +17,7 @@ from durable.testing.gcs.service import Service
 from durable.testing.gcs.wire import Malformed, Parser, Request, Response, encode
 
 HOST = "127.0.0.1"
+QUIET_TURNS = 3  # of the event loop without a connection: what was just accepted has joined
 _NO_LINGER = struct.pack("ii", 1, 0)  # close with a reset, whatever is still to be sent
 
 
@@ -59,6 +60,16 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._until_nobody_is_connected()
+
+    async def _until_nobody_is_connected(self) -> None:
+        """A loop that ends before its transports have closed leaves their sockets open."""
+        quiet = 0
+        while quiet < QUIET_TURNS:
+            quiet = 0 if self._connections else quiet + 1
+            for connection in list(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)
 
     def land(self) -> int:
         """Carry out at once what faults have made late. Returns how many calls that were."""
@@ -247,6 +258,10 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def reset(self) -> None:
         """End the connection so that the client sees an error, not an end."""
