@@ -73,7 +73,7 @@ def _two_workers(folder: Path, url: str) -> Iterator[list[int]]:
     try:
         for number in (1, 2):
             with (folder / f"worker-{number}.log").open("wb") as log:
-                processes.append(subprocess.Popen(command, stderr=log, cwd=folder))  # noqa: S603
+                processes.append(subprocess.Popen(command, stderr=log, cwd=folder))  # noqa: S603  # our own words
         yield [process.pid for process in processes]
     finally:
         for process in processes:

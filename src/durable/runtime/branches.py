@@ -75,7 +75,7 @@ class Branches:
     ) -> None:
         try:
             self._results[index] = await self._in_scope(index, branch, paths)
-        except (Exception, SystemExit) as e:  # noqa: BLE001
+        except (Exception, SystemExit) as e:  # noqa: BLE001  # user code
             if not self._errors:
                 self._errors.append(e)
                 self._decide()

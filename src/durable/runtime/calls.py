@@ -68,8 +68,8 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
     def throw(
         self,
         typ: type[BaseException] | BaseException,
-        val: BaseException | object = None,  # noqa: ARG002
-        tb: TracebackType | None = None,  # noqa: ARG002
+        val: BaseException | object = None,  # noqa: ARG002  # the signature of Coroutine
+        tb: TracebackType | None = None,  # noqa: ARG002  # as above
     ) -> Any:
         if self._coroutine is None:
             self._coroutine = self._drive()

@@ -195,7 +195,7 @@ class Execution:
                 self._gate.finish(await self._outcome())
         except KeyboardInterrupt:
             raise  # the process was asked to end; no outcome is invented
-        except BaseException as e:  # noqa: BLE001
+        except BaseException as e:  # noqa: BLE001  # user code
             # What unwinding code raises is ignored. Anything else is user code that let a
             # cancellation of its own making escape from the workflow function.
             self._gate.finish(Finished(failure=failures.from_exception(e)))

@@ -74,7 +74,7 @@ class _Process:
 
     def __init__(self, racer: str, url: str) -> None:
         # S603: the program is this interpreter, the URL an argument.
-        self._process = subprocess.Popen(  # noqa: S603
+        self._process = subprocess.Popen(  # noqa: S603  # our own words
             [sys.executable, "-m", "durable.testing.racing", url, racer],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
