@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, ove
 
 import anyio
 import anyio.from_thread
-import anyio.to_thread
 
 from durable import catalog, documents, leases
 from durable import client as async_client
@@ -42,6 +41,7 @@ from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import KEEP
 from durable.runtime.branches import gather_in, map_in
 from durable.runtime.scopes import Scope, calling_scope, here
+from durable.runtime.threadwatch import in_thread
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -157,9 +157,7 @@ def _in_branches(fn: Callable[..., Any], limit: int) -> Callable[[Any], Awaitabl
     threads = anyio.CapacityLimiter(max(1, limit))
 
     async def branch(item: Any) -> Any:
-        return await anyio.to_thread.run_sync(
-            _own, here.get(), fn, item, limiter=threads, abandon_on_cancel=True
-        )
+        return await in_thread(_own, here.get(), fn, item, limiter=threads)
 
     return branch
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from durable.protocol import failures, retries, values
@@ -22,6 +21,7 @@ from durable.runtime.recording import Recorder
 from durable.runtime.scopes import Scope, here
 from durable.runtime.surroundings import Progress, Surroundings
 from durable.runtime.threads import Unwinding
+from durable.runtime.threadwatch import in_thread
 from durable.runtime.turns import cancel_count, cancelled_since
 
 T = TypeVar("T")
@@ -98,13 +98,14 @@ class Bodies:
     async def _run(self, call: Call[Any], attempt: int) -> object:
         """Call the user's function with `here` set: async in this task, sync in a thread."""
         definition = call.definition
+        fn = self.around.body_of(definition)
         token = here.set(self.ownership.current(call.path, attempt))
         try:
             if definition.is_async:
-                return await definition.fn(*call.args, **call.kwargs)
-            return await anyio.to_thread.run_sync(
-                _apply_if, self.around.trusted, definition.fn, call.args, call.kwargs,
-                limiter=self.around.steps, abandon_on_cancel=True,
+                return await fn(*call.args, **call.kwargs)
+            return await in_thread(
+                _apply_if, self.around.trusted, fn, call.args, call.kwargs,
+                limiter=self.around.steps,
             )  # fmt: skip
         finally:
             here.reset(token)

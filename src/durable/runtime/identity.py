@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.abc
 
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.records import Lease
+from durable.runtime.definitions import StepDefinition
 from durable.runtime.lease import LeaseKeeper
 from durable.runtime.locks import LockFile
 from durable.runtime.runner import Work
-from durable.runtime.surroundings import Progress, Surroundings
+from durable.runtime.surroundings import Progress, Surroundings, own_body
 from durable.store import Store
 from durable.system import boot_id, label, process_id
 
@@ -34,6 +36,7 @@ class Options:
         runtime_folder: where lock files prove deaths on this host; None proves nothing.
         renew_in_thread: False renews as a task, for tests on a virtual clock.
         observe: told of every call's progress, in the event loop.
+        body_of: the function that runs as a step's body; tests put others in its place.
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -46,6 +49,7 @@ class Options:
     runtime_folder: Path | None = None
     renew_in_thread: bool = True
     observe: Callable[[str, Progress], None] = lambda run, progress: None
+    body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
 
 
 class Identity:
@@ -84,7 +88,7 @@ class Identity:
             store=store.patient(None), system=store.system, trusted=self.keeper.trusted,
             steps=anyio.CapacityLimiter(options.threads),
             workflows=anyio.CapacityLimiter(options.concurrency),
-            observe=options.observe,
+            observe=options.observe, body_of=options.body_of,
         )  # fmt: skip
         self.over = False
         self._scopes: set[anyio.CancelScope] = set()

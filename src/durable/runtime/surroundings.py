@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import msgspec
 
+from durable.runtime.definitions import StepDefinition
 from durable.store import Store
 from durable.system import System
 
@@ -27,6 +29,11 @@ class Progress(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
+def own_body(definition: StepDefinition) -> Callable[..., Any]:
+    """The function that was decorated."""
+    return definition.fn
+
+
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
     """What every execution of one worker shares.
@@ -36,6 +43,7 @@ class Surroundings:
             body and every write, from any thread.
         steps: limit of threads for sync step bodies.
         workflows: limit of threads for sync workflow functions.
+        body_of: the function that runs as a step's body; tests put others in its place.
         replay_only: no body runs and nothing is written: the first unrecorded call ends the
             execution (`durable replay`).
     """
@@ -46,4 +54,5 @@ class Surroundings:
     steps: anyio.CapacityLimiter
     workflows: anyio.CapacityLimiter
     observe: Callable[[str, Progress], None] = lambda run, progress: None
+    body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
     replay_only: bool = False

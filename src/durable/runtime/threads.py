@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import anyio
-import anyio.to_thread
 
 from durable.runtime.gate import Gate
 from durable.runtime.scopes import Scope, here
+from durable.runtime.threadwatch import Ticket, in_thread, mine
 from durable.runtime.turns import waker
 
 T = TypeVar("T")
@@ -28,6 +28,13 @@ class _Asked:
 
     work: Callable[[], Coroutine[Any, Any, None]]
     done: threading.Event
+    ticket: Ticket | None
+
+    def answer(self) -> None:
+        """The thread goes on."""
+        if self.ticket is not None:
+            self.ticket.works()
+        self.done.set()
 
 
 class Threads:
@@ -67,14 +74,12 @@ class Threads:
             self._serving = True
             self._wake = waker()
             self._spawn(self._serve)
-        return await anyio.to_thread.run_sync(
-            _apply_in, scope, fn, args, kwargs, limiter=self._limiter, abandon_on_cancel=True
-        )
+        return await in_thread(_apply_in, scope, fn, args, kwargs, limiter=self._limiter)
 
     def let_go(self) -> None:
         """Nothing is served any more: threads that wait go on and find the run closed."""
         while self._asked:
-            self._asked.popleft().done.set()
+            self._asked.popleft().answer()
 
     async def _serve(self) -> None:
         """Start what threads ask for: a task group takes no tasks from a bare callback."""
@@ -86,8 +91,10 @@ class Threads:
 
     def _ask(self, asked: _Asked) -> None:
         if self._gate.ended.is_set():
-            asked.done.set()
+            asked.answer()
         else:
+            if asked.ticket is not None:
+                asked.ticket.waits()
             self._asked.append(asked)
             self._asking.set()
 
@@ -99,7 +106,6 @@ class Threads:
         Raises:
             Unwinding: the run is closed.
         """
-        done = threading.Event()
         outcome: list[T] = []
         error: list[BaseException] = []
 
@@ -113,11 +119,12 @@ class Threads:
                 if not isinstance(e, Exception):
                     raise
             finally:
-                done.set()
+                asked.answer()
 
+        asked = _Asked(in_loop, threading.Event(), mine())
         if self._gate.closing is None:
-            self._wake(lambda: self._ask(_Asked(in_loop, done)))
-            done.wait()
+            self._wake(lambda: self._ask(asked))
+            asked.done.wait()
         if outcome:
             return outcome[0]
         if self._gate.closing is None and error and isinstance(error[0], Exception):
