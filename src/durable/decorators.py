@@ -21,7 +21,7 @@ from durable.protocol import values
 from durable.protocol.names import check_id
 from durable.protocol.retries import Retry
 from durable.runtime.branches import inline
-from durable.runtime.calls import Call
+from durable.runtime.calls import StepCall
 from durable.runtime.definitions import Definition, StepDefinition, WorkflowDefinition
 from durable.runtime.scopes import Scope, calling_scope
 
@@ -82,7 +82,7 @@ class StepFunction(Durable[P, R]):
         scope = calling_scope(f"step {self.name!r}")
         if scope is None:
             return cast("Awaited[R]", _plain(self.definition, args, kwargs))
-        return Call(scope, self.definition, args, dict(kwargs), self._key)
+        return StepCall(scope, self.definition, args, dict(kwargs), self._key)
 
 
 class AsyncStep(StepFunction[P, R]):
@@ -100,7 +100,7 @@ class SyncStep(StepFunction[P, R]):
         if scope is None:
             return cast("R", self.definition.fn(*args, **kwargs))
         _only_in_threads(scope, self.name, "step")
-        call: Call[R] = Call(scope, self.definition, args, dict(kwargs), self._key)
+        call: StepCall[R] = StepCall(scope, self.definition, args, dict(kwargs), self._key)
         return scope.execution.from_thread(scope, lambda: call)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from durable.protocol import failures, retries, values
 from durable.protocol.failures import Failure
 from durable.protocol.records import Attempt, Step
-from durable.runtime.calls import Call
+from durable.runtime.calls import StepCall
 from durable.runtime.closing import Stopped
 from durable.runtime.gate import Gate
 from durable.runtime.inflight import InFlight
@@ -42,7 +42,7 @@ class Bodies:
     in_flight: InFlight
     recorder: Recorder
 
-    async def outcome(self, call: Call[Any], branch: Scope) -> tuple[Step, object]:
+    async def outcome(self, call: StepCall[Any], branch: Scope) -> tuple[Step, object]:
         """What the call comes to, not recorded yet, and the decoded copy of its value.
 
         Failed attempts are recorded on the way.
@@ -59,9 +59,7 @@ class Bodies:
             before = cancel_count()
             try:
                 value = await self._run(call, number)
-                raw, copy = values.encode_result(
-                    value, call.definition.returns, name=call.definition.name
-                )
+                raw, copy = values.encode_result(value, call.returns, name=call.name)
                 value = msgspec.Raw(raw)
                 return self.recorder.outcome(call, "value", value=value, attempt=number), copy
             except KeyboardInterrupt:
@@ -81,21 +79,21 @@ class Bodies:
             await self._record_failed(call, branch, number, failure, decision.seconds)
 
     async def _record_failed(
-        self, call: Call[Any], branch: Scope, number: int, failure: Failure, delay: float
+        self, call: StepCall[Any], branch: Scope, number: int, failure: Failure, delay: float
     ) -> None:
         record = self.recorder.failed_attempt(call, number, failure, delay)
         self._tell("retry", call, attempt=number, failed=True, seconds=delay)
         await self.recorder.write_attempt(record, branch)
         await self._back_off(call, delay)
 
-    async def _back_off(self, call: Call[Any], seconds: float) -> None:
+    async def _back_off(self, call: StepCall[Any], seconds: float) -> None:
         """Wait in place for the next attempt; meanwhile no body is in flight."""
         self.in_flight.ends(call.path)
         await anyio.sleep(max(0.0, seconds))
         await self.in_flight.wait_if_draining()
         self.in_flight.begins(call.path)
 
-    async def _run(self, call: Call[Any], attempt: int) -> object:
+    async def _run(self, call: StepCall[Any], attempt: int) -> object:
         """Call the user's function with `here` set: async in this task, sync in a thread."""
         definition = call.definition
         fn = self.around.body_of(definition)
@@ -111,9 +109,15 @@ class Bodies:
             here.reset(token)
 
     def _tell(
-        self, kind: str, call: Call[Any], *, attempt: int, failed: bool = False, seconds: float = 0
+        self,
+        kind: str,
+        call: StepCall[Any],
+        *,
+        attempt: int,
+        failed: bool = False,
+        seconds: float = 0,
     ) -> None:
-        progress = Progress(kind, call.path, call.definition.name, attempt, failed, seconds)
+        progress = Progress(kind, call.path, call.name, attempt, failed, seconds)
         self.around.observe(self.ownership.run_id, progress)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
@@ -18,35 +19,42 @@ R = TypeVar("R")
 
 
 class Call(Coroutine[Any, Any, R], Generic[R]):
-    """A step call with its path reserved. Awaited twice, it gives one value.
+    """A call with its path reserved: a step, a wait, a child. Awaited twice, it gives one value.
 
     It is a `collections.abc.Coroutine`, so `asyncio.create_task`, `asyncio.gather`, `wait_for`
     and trio's nurseries take it; its body runs in the task that first awaits it.
+
+    A kind of call is a subclass with `course`; what it has in common with the others (replay,
+    drift, order, cancellation) is `Performer`'s.
+
+    Attributes:
+        kind: recorded, and compared on replay.
+        name: as `kind`; the path is made of it.
+        digest: of the arguments, as `kind`; empty: not compared.
+        returns: the annotation by which a recorded value is decoded.
     """
 
     __slots__ = (
-        "args", "begun", "definition", "digest", "ended", "joined", "key", "kwargs",
-        "outcome", "path", "scope", "_coroutine", "_value",
+        "begun", "digest", "ended", "joined", "kind", "name", "outcome", "path", "returns",
+        "scope", "_coroutine", "_value",
     )  # fmt: skip
 
     def __init__(
         self,
         scope: Scope,
-        definition: StepDefinition,
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
-        key: str | None,
+        kind: str,
+        name: str,
+        *,
+        key: str | None = None,
+        digest: str = "",
+        returns: object = None,
     ) -> None:
         self.scope = scope
-        self.definition = definition
-        self.args = args
-        self.kwargs = kwargs
-        self.digest = ""
-        if definition.check_args:
-            self.digest = digests.of_call(
-                definition.name, definition.signature, args, kwargs, definition.hints
-            )
-        self.path = scope.reserve(definition.name, key)
+        self.kind = kind
+        self.name = name
+        self.digest = digest
+        self.returns = returns
+        self.path = scope.reserve(name, key)
         scope.execution.moved()
         self.outcome: Step | None = None
         self.begun = False
@@ -100,6 +108,10 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
 
     # -- its course -------------------------------------------------------------------------------
 
+    @abc.abstractmethod
+    def course(self, branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:
+        """Its outcome and the decoded value, in its turn; see `Performer.perform`."""
+
     async def _drive(self) -> R:
         execution = self.scope.execution
         if not self.begun:
@@ -107,7 +119,7 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
             place = here.get()
             branch = place if isinstance(place, Scope) else self.scope
             try:
-                self.outcome, self._value = await execution.perform(self, branch)
+                self.outcome, self._value = await self.course(branch)
             finally:
                 self._ends()
                 execution.moved()
@@ -121,6 +133,35 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         if self.outcome.failure is not None:
             raise failures.rebuild(self.outcome.failure)
         return cast("R", self._value)
+
+
+class StepCall(Call[R]):
+    """A call of a step."""
+
+    __slots__ = ("args", "definition", "kwargs")
+
+    def __init__(
+        self,
+        scope: Scope,
+        definition: StepDefinition,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        key: str | None,
+    ) -> None:
+        self.definition = definition
+        self.args = args
+        self.kwargs = kwargs
+        digest = ""
+        if definition.check_args:
+            digest = digests.of_call(
+                definition.name, definition.signature, args, kwargs, definition.hints
+            )
+        super().__init__(
+            scope, "step", definition.name, key=key, digest=digest, returns=definition.returns
+        )
+
+    def course(self, branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:
+        return self.scope.execution.perform_step(self, branch)
 
 
 class _Undecoded:

@@ -27,11 +27,12 @@ import anyio
 import anyio.abc
 import msgspec
 
+from durable.errors import StoreError
 from durable.protocol import failures, values
 from durable.protocol.journal import Journal
 from durable.protocol.records import Step
 from durable.runtime.bodies import Bodies
-from durable.runtime.calls import Call
+from durable.runtime.calls import StepCall
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.definitions import WorkflowDefinition
@@ -84,6 +85,9 @@ class Execution:
         self._kwargs = kwargs
         self._root = Scope(self, "")
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._touches = self._looked = 0
+        self._looking = False
+        self._looks: list[Callable[[], Awaitable[None]]] = []
         self._gate = Gate(run_id, around.trusted, self.turnstile.release)
         self._cancellations = Cancellations(self._gate)
         self._in_flight = InFlight(self._gate.close)
@@ -130,6 +134,8 @@ class Execution:
         """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            if not self.has_looked:
+                self.touched()
             tasks.start_soon(self._run_host)
             try:
                 await self.ended.wait()
@@ -147,15 +153,34 @@ class Execution:
         """Start no further body; close as soon as none is in flight."""
         self._in_flight.drain()
 
+    def touched(self) -> None:
+        """Somebody woke the run that is running: look at what may be new, once more."""
+        self._touches += 1
+        if self._tasks is not None and not self._looking and not self.ended.is_set():
+            self._looking = True
+            self._spawn(self._look)
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether every touch has been answered by a look that began after it."""
+        return self._looked == self._touches
+
+    def on_touched(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Register what is looked at when the run is touched: cancellation, events, children."""
+        self._looks.append(look)
+
     # -- for the code that runs in it -------------------------------------------------------------
 
     def current(self) -> Current:
         """What the workflow function may know about itself."""
         return self.ownership.current()
 
-    def perform(self, call: Call[Any], branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:
-        """See `Performer.perform`."""
-        return self._performer.perform(call, branch)
+    def perform_step(
+        self, call: StepCall[Any], branch: Scope
+    ) -> Coroutine[Any, Any, tuple[Step, object]]:
+        """The course of a step's call; see `Performer`."""
+        performer = self._performer
+        return performer.perform(call, branch, lambda: performer.step(call, branch))
 
     async def run_function(
         self,
@@ -188,6 +213,18 @@ class Execution:
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         assert self._tasks is not None
         self._tasks.start_soon(work)
+
+    async def _look(self) -> None:
+        try:
+            while not self.has_looked and self.closing is None:
+                seen = self._touches
+                for look in self._looks:
+                    await look()
+                self._looked = seen
+        except StoreError as e:
+            self.close(Stopped("store", error=e))
+        finally:
+            self._looking = False
 
     async def _run_host(self) -> None:
         try:

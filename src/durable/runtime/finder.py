@@ -102,7 +102,10 @@ class Finder:
                     foreign.setdefault(holder, []).append(stored)
                 elif stored.body is not None and markers.decode(stored) is None:
                     continue  # damaged: nobody can take it
-                elif not self._holdings.has(run):
+                elif self._holdings.has(run):
+                    if holder:
+                        self._holdings.saw(run, stored)
+                else:
                     # A marker that names us for a run that we do not run is taken afresh.
                     unowned.append(stored)
         self.named = set(foreign)

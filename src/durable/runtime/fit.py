@@ -17,19 +17,22 @@ from durable.runtime.closing import Attention
 
 def drift(run_id: str, call: Call[Any], step: Step) -> Attention | None:
     """What to say if another call, or this one with other arguments, is recorded in its place."""
-    asked = call.definition.name
-    if step.name == asked and not _digests_differ(step.digest, call.digest):
+    if step.kind != call.kind:
+        was, now = f"{step.kind} {step.name!r}", f"{call.kind} {call.name!r} there"
+    elif step.name != call.name:
+        was, now = f"{step.name!r}", f"{call.name!r} there"
+    elif _digests_differ(step.digest, call.digest):
+        was, now = f"{step.name!r}", "it with other arguments"
+    else:
         return None
-    what = "it with other arguments" if step.name == asked else f"{asked!r} there"
     return Attention(
         "drift",
-        f"run {run_id!r} recorded call {call.path!r} as {step.name!r}, but the code now calls "
-        f"{what}",
+        f"run {run_id!r} recorded call {call.path!r} as {was}, but the code now calls {now}",
         hint="bring back the code that recorded it, or restart the run under a new id; "
         "`durable replay` shows where the two part",
         path=call.path,
         recorded=f"{step.name} {step.digest}".strip(),
-        asked=f"{asked} {call.digest}".strip(),
+        asked=f"{call.name} {call.digest}".strip(),
     )
 
 
@@ -45,7 +48,7 @@ def decoded(call: Call[Any], step: Step) -> object:
     """
     if isinstance(step.value, msgspec.UnsetType):
         return None
-    return values.decode(step.value, call.definition.returns)
+    return values.decode(step.value, call.returns)
 
 
 def undecodable(run_id: str, call: Call[Any], step: Step, error: values.Undecodable) -> Attention:

@@ -277,11 +277,17 @@ class Holdings:
     # -- letting go -------------------------------------------------------------------------------
 
     async def learn_touched(self) -> None:
-        """Somebody touched a marker of ours: learn its present generation."""
+        """Somebody touched a marker of ours: find out which, and tell its runner."""
         for runner in list(self.runners.values()):
             stored = await self._store.read(runner.held.name)
             if stored is not None:
-                markers.refresh(runner.held, stored)
+                self.saw(runner.run, stored)
+
+    def saw(self, run: str, stored: Stored) -> None:
+        """A marker of ours as it was just read or listed; its runner learns of a change."""
+        runner = self.runners.get(run)
+        if runner is not None and markers.refresh(runner.held, stored):
+            runner.touched()
 
     async def release_idle_lease(self) -> None:
         """Without runs no lease is needed; kept for a ttl, since a name is not rewritten often."""

@@ -181,8 +181,13 @@ async def ring(store: Store, bell: str, nonce: str) -> None:
 
 
 def refresh(held: Held, stored: Stored) -> bool:
-    """Adopt the present generation of a marker that others may touch; False: not ours now."""
-    return _still_mine(stored, held)
+    """Adopt the generation of a marker that was just read; True if somebody has touched it.
+
+    What was read may be older than our own last write. A generation adopted wrongly costs one
+    refused write, after which the marker is read again.
+    """
+    known = held.generation
+    return _still_mine(stored, held) and held.generation != known
 
 
 def _still_mine(stored: Stored | None, held: Held) -> bool:

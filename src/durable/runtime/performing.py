@@ -6,7 +6,7 @@ turn, which the turnstile gives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from durable.protocol import values
 from durable.protocol.records import Step
 from durable.runtime import fit
 from durable.runtime.bodies import Bodies
-from durable.runtime.calls import Call
+from durable.runtime.calls import Call, StepCall
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.closing import Stopped
 from durable.runtime.gate import Gate
@@ -27,6 +27,8 @@ from durable.runtime.scopes import Scope
 from durable.runtime.surroundings import Progress, Surroundings
 from durable.runtime.turns import strand
 from durable.runtime.turnstile import Turnstile
+
+Outcome = Coroutine[Any, Any, tuple[Step, object]]
 
 
 @dataclass(kw_only=True)
@@ -49,17 +51,22 @@ class Performer:
     bodies: Bodies
     recorder: Recorder
 
-    async def perform(self, call: Call[Any], branch: Scope) -> tuple[Step, object]:
+    async def perform(
+        self, call: Call[Any], branch: Scope, live: Callable[[], Outcome]
+    ) -> tuple[Step, object]:
         """The call's outcome and decoded value, in its turn.
 
         Raises the event loop's cancellation if the call was cancelled or the run is closed.
+
+        Args:
+            live: what becomes of the call if no outcome is recorded.
         """
         await self.gate.check_open(branch)
         if self._is_concurrent(branch):
             self.turnstile.concurrent()
         step = self.recorded.get(call.path)
         if step is None:
-            return await self._perform_live(call, branch)
+            return await live()
         drift = fit.drift(self.run_id, call, step)
         if drift is not None:
             self.gate.close(drift)
@@ -114,12 +121,27 @@ class Performer:
 
     # -- live -------------------------------------------------------------------------------------
 
-    async def _perform_live(self, call: Call[Any], branch: Scope) -> tuple[Step, object]:
+    def step(self, call: StepCall[Any], branch: Scope) -> Outcome:
+        """The live course of a step: its body in flight, then its record."""
+
+        async def body() -> tuple[Step, object]:
+            self.in_flight.begins(call.path)
+            return await self.bodies.outcome(call, branch)
+
+        return self.live(call, branch, body)
+
+    async def live(
+        self, call: Call[Any], branch: Scope, body: Callable[[], Outcome]
+    ) -> tuple[Step, object]:
+        """The live course of a call whose outcome is a record of its own (`steps/<path>`).
+
+        Args:
+            body: comes to the outcome, which is not recorded yet. It may be cancelled.
+        """
         try:
             with self.gate.wait(branch, shield=False):
-                await self._start_turn(call, branch)
-                self.in_flight.begins(call.path)
-                outcome = await self.bodies.outcome(call, branch)
+                await self.start_turn(call, branch)
+                outcome = await body()
             await self.gate.check_open(branch)
         except anyio.get_cancelled_exc_class():
             # An event loop that ends cancels every task at once: the run hears of it too, and
@@ -129,16 +151,16 @@ class Performer:
             if self.gate.is_open(branch):
                 # User code cancelled it (a bare timeout, a failing sibling): replay must cancel
                 # it in the same place, so that is an outcome too.
-                await self._record_in_turn(call, self.recorder.outcome(call, "abandoned"), branch)
+                await self.record_in_turn(call, self.recorder.outcome(call, "abandoned"), branch)
             raise
         try:
-            await self._record_in_turn(call, outcome[0], branch)
+            await self.record_in_turn(call, outcome[0], branch)
         finally:
             self.in_flight.ends(call.path)
         return outcome
 
-    async def _start_turn(self, call: Call[Any], branch: Scope) -> None:
-        """Returns when the body of an unrecorded call may start."""
+    async def start_turn(self, call: Call[Any], branch: Scope) -> None:
+        """Returns when what is not recorded of this call may start."""
         event = self.turnstile.start_turn()
         if event is not None:
             await event.wait()
@@ -150,7 +172,8 @@ class Performer:
         await anyio.lowlevel.checkpoint_if_cancelled()
         await self.in_flight.wait_if_draining()
 
-    async def _record_in_turn(self, call: Call[Any], step: Step, branch: Scope) -> None:
+    async def record_in_turn(self, call: Call[Any], step: Step, branch: Scope) -> None:
+        """Record the outcome; returns when it is the call's turn to see it."""
         await self.gate.check_open(branch)
         step.n = self.turnstile.issue()
         try:
@@ -164,5 +187,5 @@ class Performer:
 
     def _tell(self, kind: str, call: Call[Any], step: Step) -> None:
         failed = step.outcome == "error"
-        progress = Progress(kind, call.path, call.definition.name, failed=failed)
+        progress = Progress(kind, call.path, call.name, failed=failed)
         self.around.observe(self.run_id, progress)

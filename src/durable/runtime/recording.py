@@ -56,7 +56,7 @@ class Recorder:
     ) -> Step:
         """The record of what the call came to; its order number is given when it is written."""
         return Step(
-            path=call.path, name=call.definition.name, outcome=outcome,
+            path=call.path, name=call.name, kind=call.kind, outcome=outcome,
             epoch=self.ownership.epoch, n=0, nonce=self.around.system.token(),
             time=self.around.store.now(), digest=call.digest, value=value, failure=failure,
             attempt=attempt,

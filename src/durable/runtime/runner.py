@@ -60,6 +60,7 @@ class Runner:
     attention: Attention | None = None
     _stop: Stopped | None = None
     _draining: bool = False
+    _touched: bool = False
 
     @property
     def run(self) -> str:
@@ -84,6 +85,17 @@ class Runner:
         if self.execution is not None:
             self.execution.drain()
 
+    def touched(self) -> None:
+        """Somebody changed the marker since we wrote it: there may be a new fact.
+
+        The caller has learned the marker's present generation before; so what is looked at now
+        counts as looked at since (see `markers`).
+        """
+        if self.execution is not None:
+            self.execution.touched()
+        else:
+            self._touched = True  # the list that is under way may have missed it
+
     async def carry(self) -> None:
         """Until the run has ended, is parked, or is somebody else's."""
         try:
@@ -94,6 +106,7 @@ class Runner:
 
     async def _carry_once(self) -> bool:
         """One epoch; True when the run is off our hands."""
+        self.execution, self._touched = None, False  # what follows is a look of its own
         try:
             facts = await self._facts()
         except CorruptFact as e:
@@ -181,6 +194,9 @@ class Runner:
             self.execution.close(self._stop)
         elif self._draining:
             self.execution.drain()
+        if self._touched:
+            self._touched = False
+            self.execution.touched()
         self.spawn(self.execution.run_to_end)
         await self.execution.ended.wait()
         return await self._act_on(facts, epoch)

@@ -1,0 +1,99 @@
+"""How a live holder learns that somebody woke its run."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from durable.protocol import names
+from durable.runtime import markers
+from tests.runtime.clocks import BACKENDS, run
+from tests.runtime.runs import a_step, a_workflow
+from tests.runtime.world import Process, World, world
+
+pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+
+
+class _Looks:
+    """Counts the looks of a run's execution."""
+
+    def __init__(self, process: Process, run: str) -> None:
+        self.count = 0
+        execution = process.worker.runners[run].execution
+        assert execution is not None
+        self.execution = execution
+        execution.on_touched(self._look)
+
+    async def _look(self) -> None:
+        self.count += 1
+
+
+async def _holding(w: World) -> tuple[Process, _Looks]:
+    """A worker in the middle of a long step of run `r`."""
+
+    @a_step
+    async def long() -> None:
+        await anyio.sleep(1000)
+
+    @a_workflow
+    async def flow() -> str:
+        await long()
+        return "done"
+
+    process = await w.process()
+    await w.start("r", flow)
+    await w.until(lambda: bool(process.worker.runners))
+    await w.until(lambda: process.worker.runners["r"].execution is not None)
+    return process, _Looks(process, "r")
+
+
+def test_touch_makes_the_holder_look_once(backend: str) -> None:
+    """A wake rings the holder's bell; the holder compares generations and looks once."""
+
+    async def main() -> None:
+        async with world() as w:
+            _, looks = await _holding(w)
+            start = (await w.facts("r")).start
+            await markers.wake(w.store, "r", start, nonce=w.system.token)
+
+            await w.until(lambda: looks.count > 0)
+            assert await w.result("r") == "done"
+            assert looks.count == 1
+            assert looks.execution.has_looked
+
+    run(backend, main)
+
+
+def test_lost_bell_costs_one_slow_period(backend: str) -> None:
+    """The slow list compares the generations of the worker's own markers too."""
+
+    async def main() -> None:
+        async with world() as w:
+            process, looks = await _holding(w)
+            stored = await w.store.read(names.marker("default", "r"))
+            assert stored is not None
+            assert stored.body is not None
+            await w.store.replace(
+                stored.name, stored.generation, stored.body,
+                nonce="touch", earlier=stored.meta["nonce"],
+                meta={k: v for k, v in stored.meta.items() if k != "nonce"},
+            )  # fmt: skip
+
+            await w.until(lambda: looks.count > 0)
+            assert process.worker.runners["r"].execution is looks.execution
+
+    run(backend, main)
+
+
+def test_untouched_marker_is_no_news(backend: str) -> None:
+    """A bell alone, or a list that shows the known generation, makes nobody look."""
+
+    async def main() -> None:
+        async with world() as w:
+            process, looks = await _holding(w)
+            await markers.ring(w.store, names.worker_bell(process.worker.id), "nonce")
+
+            assert await w.result("r") == "done"
+            assert looks.count == 0
+
+    run(backend, main)
