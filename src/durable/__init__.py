@@ -25,11 +25,13 @@ from durable.errors import Fatal as Fatal
 from durable.errors import NeedsAttention as NeedsAttention
 from durable.errors import RunCancelled as RunCancelled
 from durable.errors import RunFailed as RunFailed
+from durable.protocol.retries import Retry as Retry
 from durable.runtime.scopes import current as current
 
 __all__ = [
     "Fatal",
     "NeedsAttention",
+    "Retry",
     "RunCancelled",
     "RunFailed",
     "connect",

@@ -17,9 +17,9 @@ import anyio.to_thread
 import msgspec
 
 from durable.errors import InvalidDefinition, NotInWorkflow, UsageError
-from durable.protocol import values
+from durable.protocol import durations, values
 from durable.protocol.names import check_id
-from durable.protocol.retries import Retry
+from durable.protocol.retries import Duration, Retry
 from durable.runtime.branches import inline
 from durable.runtime.calls import StepCall
 from durable.runtime.definitions import Definition, StepDefinition, WorkflowDefinition
@@ -60,13 +60,20 @@ class StepFunction(Durable[P, R]):
     definition: StepDefinition
     _key: str | None = None
 
-    def options(self, *, key: str | None = None, attempts: int | None = None) -> typing.Self:
+    def options(
+        self,
+        *,
+        key: str | None = None,
+        attempts: int | None = None,
+        timeout: Duration | None = None,
+    ) -> typing.Self:
         """The same step with other options for the calls made through it.
 
         Args:
             key: names the call `name=key` instead of counting it, so that it keeps its record
                 when calls before it come and go. One key may be used once in a scope.
             attempts: how often the body is tried in all.
+            timeout: how long one attempt may take.
         """
         other = copy.copy(self)
         if key is not None:
@@ -74,7 +81,9 @@ class StepFunction(Durable[P, R]):
             other._key = key
         if attempts is not None:
             retry = _with_attempts(self.definition.retry, attempts)
-            other.definition = dataclasses.replace(self.definition, retry=retry)
+            other.definition = dataclasses.replace(other.definition, retry=retry)
+        if timeout is not None:
+            other.definition = dataclasses.replace(other.definition, timeout=_limit(timeout))
         return other
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
@@ -117,6 +126,7 @@ class WorkflowFunction(Durable[P, R]):
         id: str | None = None,
         queue: str | None = None,
         tags: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
     ) -> typing.Self:
         """The same workflow with options for the runs started through it.
 
@@ -124,6 +134,7 @@ class WorkflowFunction(Durable[P, R]):
             id: the run's id; starting the same id again returns the same run.
             queue: where workers look for it.
             tags: text shown in lists.
+            timeout: how long after its start a run fails unless it is over.
         """
         other = copy.copy(self)
         if id is not None:
@@ -131,9 +142,11 @@ class WorkflowFunction(Durable[P, R]):
             other.run_id = id
         if queue is not None:
             check_id(queue, what="queue")
-            other.definition = dataclasses.replace(self.definition, queue=queue)
+            other.definition = dataclasses.replace(other.definition, queue=queue)
         if tags is not None:
             other.tags = dict(tags)
+        if timeout is not None:
+            other.definition = dataclasses.replace(other.definition, timeout=_limit(timeout))
         return other
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
@@ -204,6 +217,7 @@ def step(
     attempts: int | None = None,
     retry: Retry | None = None,
     check_args: bool = True,
+    timeout: Duration | None = None,
 ) -> StepDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
@@ -213,6 +227,7 @@ def step(
     attempts: int | None = None,
     retry: Retry | None = None,
     check_args: bool = True,
+    timeout: Duration | None = None,
 ) -> Any:
     """Make a function a step: its output is recorded once per call and never computed again.
 
@@ -224,6 +239,10 @@ def step(
         retry: the whole retry policy.
         check_args: compare the arguments with the recorded ones on replay; a difference means
             that the code has changed under the run, which then needs attention.
+        timeout: how long one attempt may take: seconds, a timedelta or text such as "1h30m".
+            Then it fails with StepTimeout, which is retried like other errors. An async body is
+            cancelled. A sync body's thread cannot be: the run goes on without it, and the body
+            is told by `current().cancelled`.
 
     Raises:
         InvalidDefinition: the function cannot be a step.
@@ -234,8 +253,9 @@ def step(
         if attempts is not None:
             policy = _with_attempts(policy, attempts)
         definition = StepDefinition(
-            **_describe(fn, name, "step"), retry=policy, check_args=check_args
-        )
+            **_describe(fn, name, "step"), retry=policy, check_args=check_args,
+            timeout=_limit(timeout),
+        )  # fmt: skip
         _register(definition)
         return AsyncStep(definition) if definition.is_async else SyncStep(definition)
 
@@ -249,13 +269,16 @@ def workflow(  # type: ignore[overload-overlap]
 @overload
 def workflow(fn: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
 @overload
-def workflow(*, name: str | None = None, queue: str = "default") -> WorkflowDecorator: ...
+def workflow(
+    *, name: str | None = None, queue: str = "default", timeout: Duration | None = None
+) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
     /,
     *,
     name: str | None = None,
     queue: str = "default",
+    timeout: Duration | None = None,
 ) -> Any:
     """Make a function a workflow: a run of it survives the death of any process.
 
@@ -265,6 +288,8 @@ def workflow(
     Args:
         name: recorded instead of the function's `__qualname__`; needed for lambdas and locals.
         queue: where workers look for its runs.
+        timeout: how long after its start a run fails with RunTimeout unless it is over, however
+            often it was interrupted meanwhile: seconds, a timedelta or text such as "1h30m".
 
     Raises:
         InvalidDefinition: the function cannot be a workflow.
@@ -272,7 +297,9 @@ def workflow(
 
     def decorate(fn: Callable[..., Any]) -> WorkflowFunction[Any, Any]:
         check_id(queue, what="queue")
-        definition = WorkflowDefinition(**_describe(fn, name, "workflow"), queue=queue)
+        definition = WorkflowDefinition(
+            **_describe(fn, name, "workflow"), queue=queue, timeout=_limit(timeout)
+        )
         _register(definition)
         return AsyncWorkflow(definition) if definition.is_async else SyncWorkflow(definition)
 
@@ -358,6 +385,16 @@ def _with_attempts(retry: Retry, attempts: int) -> Retry:
     if attempts < 1:
         raise UsageError(f"attempts={attempts}: a step is tried at least once")
     return msgspec.structs.replace(retry, attempts=attempts)
+
+
+def _limit(timeout: Duration | None) -> float | None:
+    """In seconds."""
+    if timeout is None:
+        return None
+    length = durations.seconds(timeout)
+    if length == 0:
+        raise UsageError("timeout=0: nothing ends in no time", hint="leave it out for no limit")
+    return length
 
 
 # -- at the call ----------------------------------------------------------------------------------

@@ -18,6 +18,8 @@
         LeaseLost                   the lease is not ours any more: stop, write nothing
         RunFailed                   the workflow raised; `__cause__` is the rebuilt error
         NeedsAttention              the run waits for a human or for other code
+        RunTimeout (TimeoutError)   the run was not over at its deadline
+        StepTimeout (TimeoutError)  an attempt of a step did not end in time
         StepFailed                  stands for a step's error whose class cannot be rebuilt
         UnencodableResult           a step or workflow returned what cannot be stored
         Fatal                       raise it (or a subclass) in a step to stop retries
@@ -163,6 +165,18 @@ class NeedsAttention(DurableError):
     ) -> None:
         super().__init__(message, hint=hint, run=run)
         self.reason = reason
+
+
+class RunTimeout(DurableError, TimeoutError):
+    """The run was not over within its workflow's `timeout`, and has failed for that."""
+
+    code = "run_timeout"
+
+
+class StepTimeout(DurableError, TimeoutError):
+    """An attempt of a step did not end within its `timeout`; retried like any other failure."""
+
+    code = "step_timeout"
 
 
 class StepFailed(DurableError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from typing import Any
 
 import msgspec
@@ -100,7 +101,8 @@ def test_stop_on() -> None:
 @pytest.mark.parametrize(
     "options",
     [{"attempts": 0}, {"attempts": 2.5}, {"attempts": True}, {"first": -1}, {"factor": 0.5},
-     {"max": float("nan")}, {"max": float("inf")}, {"first": "1s"}],
+     {"max": float("nan")}, {"max": float("inf")}, {"first": "soon"}, {"max_elapsed": -1},
+     {"retry_if": "always"}],
     ids=repr,
 )  # fmt: skip
 def test_bad_policy(options: dict[str, Any]) -> None:
@@ -109,6 +111,43 @@ def test_bad_policy(options: dict[str, Any]) -> None:
 
     with pytest.raises(UsageError, match=next(iter(options))):
         Retry(**options)
+
+
+def test_durations_as_people_write_them() -> None:
+    """Waits may be text or timedeltas."""
+    policy = Retry(first="500ms", max=dt.timedelta(minutes=1), attempts=100)
+
+    assert decide(policy, 1, ValueError(), uniform=1) == RetryIn(0.5)
+    assert decide(policy, 50, ValueError(), uniform=1) == RetryIn(60)
+
+
+def test_without_jitter() -> None:
+    """`jitter=False` waits the longest wait each time."""
+    assert decide(Retry(jitter=False), 2, ValueError(), uniform=0.1) == RetryIn(2.0)
+
+
+def test_retry_if() -> None:
+    """The predicate is asked about what would be retried; if it raises, the error is final."""
+    asked: list[Exception] = []
+
+    def says(answer: bool) -> Any:
+        return lambda e: (asked.append(e), answer)[1]
+
+    assert isinstance(decide(Retry(retry_if=says(True)), 1, ValueError(), uniform=0), RetryIn)
+    assert isinstance(decide(Retry(retry_if=says(False)), 1, ValueError(), uniform=0), GiveUp)
+    assert isinstance(decide(Retry(retry_if=says(True)), 1, TypeError(), uniform=0), GiveUp)
+    assert [type(e) for e in asked] == [ValueError, ValueError]
+    broken = decide(Retry(retry_if=lambda e: 1 / 0 > 0), 1, ValueError(), uniform=0)
+    assert broken == GiveUp("retry_if raised ZeroDivisionError: division by zero")
+
+
+def test_max_elapsed() -> None:
+    """No attempt begins later than `max_elapsed` after the first began."""
+    policy = Retry(first=10, attempts=100, max_elapsed="30s")
+
+    assert decide(policy, 1, ValueError(), uniform=1, elapsed=20) == RetryIn(10)
+    assert isinstance(decide(policy, 1, ValueError(), uniform=1, elapsed=20.1), GiveUp)
+    assert decide(policy, 1, ValueError(), uniform=0, elapsed=30) == RetryIn(0)
 
 
 def test_policy_is_fixed() -> None:

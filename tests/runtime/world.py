@@ -112,12 +112,14 @@ class World:
         """What a client does: `start` and the marker, then the bell."""
         definition = workflow.definition
         token = self.system.token()
+        now = self.store.now()
         start = Start(
             workflow=definition.name,
             input=msgspec.Raw(values.encode_call(definition.signature, definition.hints, args, {})),
             instance=self.system.token(),
             nonce=token,
-            created=self.store.now(),
+            created=now,
+            deadline=definition.deadline(now),
         )
         await self.store.create(names.start(run), records.encode(start), nonce=token)
         await markers.create(self.store, markers.for_start(run, start))

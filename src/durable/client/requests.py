@@ -55,7 +55,7 @@ def build(
     start = Start(
         workflow=definition.name, input=msgspec.Raw(encoded), instance=random_id(system),
         nonce=system.token(), queue=definition.queue, version=version,
-        tags=_checked_tags(workflow.tags), created=now,
+        tags=_checked_tags(workflow.tags), created=now, deadline=definition.deadline(now),
     )  # fmt: skip
     run = random_id(system) if workflow.run_id is None else workflow.run_id
     return Request(run, start, definition)

@@ -29,6 +29,7 @@ class Start(msgspec.Struct, omit_defaults=True):
     tags: dict[str, str] = {}
     created: float = 0.0
     tombstone: bool = False
+    deadline: float = 0.0  # when the run fails unless it is over; 0: never
 
 
 class Step(msgspec.Struct, omit_defaults=True):
@@ -49,7 +50,10 @@ class Step(msgspec.Struct, omit_defaults=True):
 
 
 class Attempt(msgspec.Struct, omit_defaults=True):
-    """`attempts/<path>/<n>`: the n-th attempt failed; the next is due at `due`."""
+    """`attempts/<path>/<n>`: the n-th attempt failed; the next is due at `due`.
+
+    `began`: when the first attempt of the call began, as far as it is known.
+    """
 
     path: str
     attempt: int
@@ -58,6 +62,7 @@ class Attempt(msgspec.Struct, omit_defaults=True):
     nonce: str
     time: float
     epoch: int = 0
+    began: float = 0.0
 
 
 class Epoch(msgspec.Struct, omit_defaults=True):

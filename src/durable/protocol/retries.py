@@ -2,18 +2,22 @@
 
 Errors that show a fault in the code are not retried: another attempt would fail alike. The wait
 before attempt n + 1 is drawn evenly between 0 and `first * factor ** (n - 1)`, capped at `max`
-("full jitter": callers that failed together do not return together).
+("full jitter": callers that failed together do not return together); without jitter it is that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Final
 
 import msgspec
 
 from durable.errors import Fatal, UnencodableResult, UsageError
+from durable.protocol import durations
+
+Duration = float | str | timedelta
 
 NEVER_RETRIED: Final[tuple[type[Exception], ...]] = (
     AssertionError,
@@ -32,33 +36,48 @@ NEVER_RETRIED: Final[tuple[type[Exception], ...]] = (
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """How often and how soon a failing call is tried again.
 
+    Durations are seconds, timedeltas or text such as "1h30m".
+
     Attributes:
         attempts: in all, the first included; 1 means no retry.
-        first: longest wait before the second attempt, in seconds.
+        first: longest wait before the second attempt.
         factor: by which the longest wait grows with each attempt.
-        max: beyond which it does not grow, in seconds.
+        max: beyond which it does not grow.
+        jitter: draw each wait evenly between 0 and the longest; False waits the longest.
         retry_on: if given, only these errors are retried, and of those all but `Fatal`.
         stop_on: these errors are not retried.
+        retry_if: asked last, about errors that would be retried; False records the error.
+        max_elapsed: no attempt begins later than this after the first one began; whatever
+            processes died meanwhile.
 
     Raises:
         UsageError: a value is out of range.
     """
 
     attempts: int = 3
-    first: float = 1.0
+    first: Duration = 1.0
     factor: float = 2.0
-    max: float = 60.0
+    max: Duration = 60.0
+    jitter: bool = True
     retry_on: tuple[type[Exception], ...] = ()
     stop_on: tuple[type[Exception], ...] = ()
+    retry_if: Callable[[Exception], bool] | None = None
+    max_elapsed: Duration | None = None
 
     def __post_init__(self) -> None:
         attempts: object = self.attempts  # callers may not be type-checked
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
             raise UsageError(f"attempts must be a whole number from 1 on, not {attempts!r}")
-        for name, least in (("first", 0), ("factor", 1), ("max", 0)):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and math.isfinite(value) and value >= least):
-                raise UsageError(f"{name} must be a number from {least} on, not {value!r}")
+        factor: object = self.factor
+        if not (isinstance(factor, int | float) and math.isfinite(factor) and factor >= 1):
+            raise UsageError(f"factor must be a number from 1 on, not {factor!r}")
+        for name in ("first", "max", "max_elapsed"):
+            try:
+                durations.seconds(getattr(self, name) or 0.0)
+            except UsageError as e:
+                raise UsageError(f"{name} of Retry: {e.message}", hint=e.hint) from None
+        if not (self.retry_if is None or callable(self.retry_if)):
+            raise UsageError(f"retry_if must be a function of the error, not {self.retry_if!r}")
 
 
 class RetryIn(msgspec.Struct, frozen=True):
@@ -74,7 +93,7 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 def decide(
-    policy: Retry, attempt: int, error: BaseException, *, uniform: float
+    policy: Retry, attempt: int, error: BaseException, *, uniform: float, elapsed: float = 0.0
 ) -> RetryIn | GiveUp:
     """What follows the failure of an attempt.
 
@@ -83,6 +102,7 @@ def decide(
         attempt: the number of the attempt that failed, from 1.
         error: what it raised. A group is retried if each of its errors would be.
         uniform: a random number from 0 to 1.
+        elapsed: seconds since the first attempt began.
     """
     if isinstance(error, policy.stop_on):
         return GiveUp(f"{type(error).__name__} is not retried")
@@ -91,15 +111,32 @@ def decide(
             return GiveUp(f"{type(leaf).__name__} is not retried")
     if attempt >= policy.attempts:
         return GiveUp(f"attempt {attempt} of {policy.attempts} failed")
-    return RetryIn(uniform * longest_wait(policy, attempt))
+    refused = _refused(policy, error)
+    if refused is not None:
+        return refused
+    wait = longest_wait(policy, attempt) * (uniform if policy.jitter else 1.0)
+    if policy.max_elapsed is not None and elapsed + wait > durations.seconds(policy.max_elapsed):
+        return GiveUp(f"the next attempt would begin after max_elapsed={policy.max_elapsed}")
+    return RetryIn(wait)
 
 
 def longest_wait(policy: Retry, attempt: int) -> float:
     """The longest wait after the failure of this attempt, in seconds."""
+    cap = durations.seconds(policy.max)
     try:
-        return min(policy.max, policy.first * policy.factor ** (attempt - 1))
+        return min(cap, durations.seconds(policy.first) * policy.factor ** (attempt - 1))
     except OverflowError:
-        return policy.max
+        return cap
+
+
+def _refused(policy: Retry, error: BaseException) -> GiveUp | None:
+    if policy.retry_if is None or not isinstance(error, Exception):
+        return None
+    try:
+        wanted = policy.retry_if(error)
+    except Exception as e:  # noqa: BLE001  # it is the user's; the error to record is the step's
+        return GiveUp(f"retry_if raised {type(e).__name__}: {e}")
+    return None if wanted else GiveUp(f"retry_if said no to {type(error).__name__}")
 
 
 def _retried(policy: Retry, error: BaseException) -> bool:

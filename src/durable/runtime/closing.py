@@ -12,10 +12,11 @@ from durable.protocol.failures import Failure
 
 @dataclass(frozen=True)
 class Finished:
-    """The workflow function returned or raised: an outcome to record."""
+    """An outcome to record: the workflow function returned or raised, or its time `ran_out`."""
 
     value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     failure: Failure | None = None
+    ran_out: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,17 +37,31 @@ class Definition:
 
 @dataclass(frozen=True, kw_only=True)
 class StepDefinition(Definition):
-    """A step and its options."""
+    """A step and its options.
+
+    Attributes:
+        timeout: seconds that one attempt may take; None: as long as it likes.
+    """
 
     retry: Retry = field(default_factory=Retry)
     check_args: bool = True
+    timeout: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowDefinition(Definition):
-    """A workflow and its options."""
+    """A workflow and its options.
+
+    Attributes:
+        timeout: seconds from a run's start until it fails unless it is over; None: never.
+    """
 
     queue: str = "default"
+    timeout: float | None = None
+
+    def deadline(self, started: float) -> float:
+        """The deadline of a run that starts then; 0: none. Stored once, in `start`."""
+        return 0.0 if self.timeout is None else started + self.timeout
 
 
 Workflows = Mapping[str, WorkflowDefinition]

@@ -10,7 +10,7 @@ function then returns or raises is ignored (promise P6).
 It is made of parts, each of which has a module:
 
 - `performing`: the course of one call; `fit`: whether the record fits it; `bodies`: attempts and
-  back-off; `recording`: records and their writes;
+  back-off; `invoking`: one attempt; `recording`: records and their writes;
 - `gate`: open or closed, and all that waits; `cancellations`: those that user code makes while a
   call must not be interrupted; `inflight`: what a draining run waits for;
 - `turnstile`: the order in which outcomes reach the function;
@@ -27,7 +27,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from durable.errors import StoreError
+from durable.errors import RunTimeout, StoreError
 from durable.protocol import failures, values
 from durable.protocol.journal import Journal
 from durable.protocol.records import Step
@@ -38,6 +38,7 @@ from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.gate import Gate
 from durable.runtime.inflight import InFlight
+from durable.runtime.invoking import Invoker
 from durable.runtime.ownership import Ownership
 from durable.runtime.performing import Performer
 from durable.runtime.recording import Recorder
@@ -56,6 +57,7 @@ class Execution:
 
     Args:
         args: of the workflow function, decoded; `kwargs` as well.
+        deadline: when the run fails unless it is over, in store time; 0: never.
 
     Attributes:
         turnstile: the order of outcomes; a decision that closes branches tells it.
@@ -73,8 +75,11 @@ class Execution:
         journal: Journal,
         args: tuple[object, ...],
         kwargs: dict[str, object],
+        deadline: float = 0.0,
     ) -> None:
         self.run_id = run_id
+        self._store = around.store
+        self._deadline = deadline
         self.ownership = Ownership(
             run_id=run_id, instance=instance, workflow=definition.name, epoch=epoch
         )
@@ -102,6 +107,7 @@ class Execution:
         bodies = Bodies(
             around=around, ownership=self.ownership, failed=journal.attempts, gate=self._gate,
             in_flight=self._in_flight, recorder=recorder,
+            invoker=Invoker(around=around, ownership=self.ownership),
         )  # fmt: skip
         return Performer(
             around=around, run_id=self.run_id, root=self._root,
@@ -136,6 +142,10 @@ class Execution:
             self._tasks = tasks
             if not self.has_looked:
                 self.touched()
+            if self._deadline and (left := self._deadline - self._store.now()) > 0:
+                tasks.start_soon(self._expire, left)
+            elif self._deadline:
+                self._run_out()  # while nobody held it: no body starts
             tasks.start_soon(self._run_host)
             try:
                 await self.ended.wait()
@@ -225,6 +235,18 @@ class Execution:
             self.close(Stopped("store", error=e))
         finally:
             self._looking = False
+
+    async def _expire(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        self._run_out()
+
+    def _run_out(self) -> None:
+        """The deadline has passed: the run fails, wherever it stands."""
+        run = self.run_id
+        error = RunTimeout(
+            f"run {run!r} was not over at the deadline that its timeout set", run=run
+        )
+        self.close(Finished(failure=failures.from_exception(error), ran_out=True))
 
     async def _run_host(self) -> None:
         try:

@@ -25,7 +25,10 @@ class Ownership:
 
     def current(self, path: str = "", attempt: int = 1) -> Current:
         """What the body of the call at `path` may know; without a path, the workflow function."""
-        return Current(self.run_id, self.workflow, attempt, self.epoch, self._key(path))
+        return Current(
+            run_id=self.run_id, workflow=self.workflow, attempt=attempt, epoch=self.epoch,
+            idempotency_key=self._key(path),
+        )  # fmt: skip
 
     def _key(self, path: str) -> str:
         place = f"{self.run_id}\n{self.instance}\n{path}"

@@ -63,12 +63,14 @@ class Recorder:
         )  # fmt: skip
 
     def failed_attempt(
-        self, call: Call[Any], attempt: int, failure: Failure, seconds: float
+        self, call: Call[Any], attempt: int, failure: Failure, seconds: float, *, began: float
     ) -> Attempt:
         """The record of an attempt that is followed by another in `seconds`."""
         now = self.around.store.now()
-        nonce = self.around.system.token()
-        return Attempt(call.path, attempt, failure, now + seconds, nonce, now, self.ownership.epoch)
+        return Attempt(
+            path=call.path, attempt=attempt, failure=failure, due=now + seconds,
+            nonce=self.around.system.token(), time=now, epoch=self.ownership.epoch, began=began,
+        )  # fmt: skip
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -189,6 +189,7 @@ class Runner:
             around=dataclasses.replace(self.around, observe=self._observe),
             definition=definition, run_id=self.run, instance=facts.start.instance,
             epoch=epoch, journal=journal, args=args, kwargs=kwargs,
+            deadline=facts.start.deadline,
         )  # fmt: skip
         if self._stop is not None:
             self.execution.close(self._stop)
@@ -213,7 +214,8 @@ class Runner:
         assert self.execution is not None
         match self.execution.closing:
             case Finished() as finished:
-                self._warn_of_unasked(self.execution.turnstile.remaining())
+                if not finished.ran_out:
+                    self._warn_of_unasked(self.execution.turnstile.remaining())
                 return await self._finish(facts, await self._record(facts, epoch, finished))
             case Attention() as attention:
                 return await self._park(facts, attention)

@@ -15,10 +15,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from durable.errors import NotInWorkflow, UnfinishedCalls
 from durable.protocol.paths import Ordinals
+from durable.runtime.flagging import Flag
 from durable.runtime.turns import strand
 
 if TYPE_CHECKING:
@@ -86,7 +85,8 @@ class Scope:
         return f"branch {self.prefix.rstrip('/')!r}" if self.prefix else "the workflow function"
 
 
-class Current(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, kw_only=True)
+class Current:
     """What a step's body may know about itself; see `durable.current`.
 
     Attributes:
@@ -104,6 +104,18 @@ class Current(msgspec.Struct, frozen=True):
     attempt: int
     epoch: int
     idempotency_key: str
+    _flag: Flag = field(default_factory=Flag, repr=False, compare=False)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for this attempt any more.
+
+        Its time ran out, or its run was cancelled or goes on elsewhere.
+
+        A thread cannot be stopped from outside: a long sync body looks here now and then, and
+        returns. What it returns or raises then is ignored.
+        """
+        return self._flag.is_set
 
 
 here: ContextVar[Scope | Current | None] = ContextVar("durable.here", default=None)

@@ -1,0 +1,96 @@
+"""One attempt: the user's function called in its place, for no longer than its timeout."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import anyio
+
+from durable.errors import StepTimeout
+from durable.protocol import values
+from durable.runtime.calls import StepCall
+from durable.runtime.ownership import Ownership
+from durable.runtime.scopes import Current, here
+from durable.runtime.surroundings import Surroundings
+from durable.runtime.threads import Unwinding
+from durable.runtime.threadwatch import in_thread
+
+T = TypeVar("T")
+
+log = logging.getLogger("durable")
+
+
+@dataclass(kw_only=True)
+class Invoker:
+    """Calls the functions of one execution's steps."""
+
+    around: Surroundings
+    ownership: Ownership
+
+    async def invoke(self, call: StepCall[Any], attempt: int) -> tuple[bytes, object]:
+        """What the function returned: encoded, and the decoded copy of it.
+
+        Raises:
+            StepTimeout: it took too long.
+            Unwinding: the lease was lost before it began.
+            BaseException: whatever it raised.
+        """
+        definition = call.definition
+        current = self.ownership.current(call.path, attempt)
+        limit = math.inf if definition.timeout is None else definition.timeout
+        with anyio.CancelScope(deadline=anyio.current_time() + limit):
+            value = await self._in_its_place(call, current)
+            return values.encode_result(value, call.returns, name=call.name)
+        raise self._timed_out(call, attempt, limit)
+
+    async def _in_its_place(self, call: StepCall[Any], current: Current) -> object:
+        """With `here` set: async in this task, sync in a thread."""
+        definition = call.definition
+        fn = self.around.body_of(definition)
+        token = here.set(current)
+        try:
+            if definition.is_async:
+                return await fn(*call.args, **call.kwargs)
+            return await in_thread(
+                _apply_if, self.around.trusted, fn, call.args, call.kwargs,
+                limiter=self.around.steps,
+            )  # fmt: skip
+        except anyio.get_cancelled_exc_class():
+            current._flag.set()
+            raise
+        finally:
+            here.reset(token)
+
+    def _timed_out(self, call: StepCall[Any], attempt: int, limit: float) -> StepTimeout:
+        name, run = call.name, self.ownership.run_id
+        if not call.definition.is_async:
+            log.warning(
+                "step %r of run %r did not end within %g s; its thread goes on until it returns, "
+                "and is told so by `durable.current().cancelled`",
+                name,
+                run,
+                limit,
+            )
+        return StepTimeout(
+            f"attempt {attempt} of step {name!r} did not end within {limit:g} s", run=run
+        )
+
+
+def _apply_if(
+    trusted: Callable[[], bool],
+    fn: Callable[..., T],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> T:
+    """The last look at the lease before a sync body.
+
+    Between the event loop's look and the thread's start the whole process may have been stopped
+    for longer than the lease lasts.
+    """
+    if not trusted():
+        raise Unwinding("the lease was lost before the body began")
+    return fn(*args, **kwargs)
