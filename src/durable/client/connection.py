@@ -250,6 +250,8 @@ class Client(Coordination):
     async def _hire(self, definition: WorkflowDefinition) -> Worker:
         """The worker of this client, which carries only what it is handed."""
         self._workflows.setdefault(definition.name, definition)
+        if self._worker is not None and self._tasks is not None:
+            return self._worker
         async with self._hiring:
             if self._tasks is None:
                 raise UsageError(

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -93,6 +94,8 @@ class Execution:
         self._touches = self._looked = 0
         self._looking = False
         self._looks: list[Callable[[], Awaitable[None]]] = []
+        self._helped = False  # whether tasks were started beside the function's
+        self._over = False  # whether the function's task has come to its end
         self._gate = Gate(run_id, around.trusted, self.turnstile.release)
         self._cancellations = Cancellations(self._gate)
         self._in_flight = InFlight(self._gate.close)
@@ -143,7 +146,7 @@ class Execution:
             if not self.has_looked:
                 self.touched()
             if self._deadline and (left := self._deadline - self._store.now()) > 0:
-                tasks.start_soon(self._expire, left)
+                self._spawn(partial(self._expire, left))
             elif self._deadline:
                 self._run_out()  # while nobody held it: no body starts
             tasks.start_soon(self._run_host)
@@ -152,7 +155,8 @@ class Execution:
             except anyio.get_cancelled_exc_class():
                 self.close(Stopped("cancelled"))
                 raise
-            tasks.cancel_scope.cancel()
+            if self._helped or not self._over:  # else nothing is left to cancel, which costs
+                tasks.cancel_scope.cancel()
         self._threads.let_go()
 
     def close(self, why: Closing) -> None:
@@ -222,6 +226,7 @@ class Execution:
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         assert self._tasks is not None
+        self._helped = True
         self._tasks.start_soon(work)
 
     async def _look(self) -> None:
@@ -259,6 +264,7 @@ class Execution:
             # cancellation of its own making escape from the workflow function.
             self._gate.finish(Finished(failure=failures.from_exception(e)))
         finally:
+            self._over = True
             self.ended.set()
 
     async def _outcome(self) -> Finished:

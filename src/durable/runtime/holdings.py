@@ -57,8 +57,8 @@ class Holdings:
         self._taking: set[str] = set()
         self._leaving: set[str] = set()
         self._backlog: list[Stored] = []
-        self._changed = anyio.Event()
-        self._leasing = anyio.Lock()
+        self._changed: anyio.Event | None = None  # made by whoever waits for a change
+        self._leasing = anyio.Lock(fast_acquire=True)
         self.identity = self._new_identity()
 
     def _new_identity(self) -> Identity:
@@ -105,13 +105,10 @@ class Holdings:
         """Whether nothing is carried and nothing is about to be."""
         return not self.runners and not self._taking
 
-    async def changed(self) -> None:
-        """Wait until a run was taken or ended."""
-        await self._changed.wait()
-
     def _tell(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
 
     # -- taking -----------------------------------------------------------------------------------
 
@@ -235,6 +232,7 @@ class Holdings:
                 del self.runners[runner.run]
             self._solitude.leave(runner.run)
             self.idle_since = self._system.boot()
+            runner.gone.set()
             self._tell()
             self._refill()
 
@@ -321,6 +319,7 @@ class Holdings:
 
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():
+            self._changed = self._changed or anyio.Event()
             await self._changed.wait()
 
 

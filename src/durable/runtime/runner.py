@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import anyio
 
 from durable.errors import StoreError
 from durable.protocol import moments, names, records, values
@@ -40,6 +42,7 @@ class Runner:
     Attributes:
         worker: the id under which the worker holds its lease.
         version: the code version that stands in attention hints.
+        gone: set when the worker does not carry the run any more.
         spawn: starts a task of the worker.
         spawn_last: the same for the last thing done for a run; it ends with the lease.
     """
@@ -58,6 +61,7 @@ class Runner:
     result: Result | None = None
     refusal: Stopped | None = None  # the store refused a write for good
     attention: Attention | None = None
+    gone: anyio.Event = field(default_factory=anyio.Event)
     _stop: Stopped | None = None
     _draining: bool = False
     _touched: bool = False

@@ -33,8 +33,9 @@ class Solitude:
         return self.alone is not None or bool(self._waiting)
 
     def changed(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        if self._waiting:
+            self._changed.set()
+            self._changed = anyio.Event()
 
     async def wait_alone(self, run: str, unless: Callable[[], bool]) -> bool:
         """Returns when no other run goes on in this process.

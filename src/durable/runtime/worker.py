@@ -202,8 +202,9 @@ class Worker:
             if not await self._holdings.take(stored, "takeover" if foreign else None):
                 return False
         runner = self.runners.get(run)
-        while runner is not None and self.runners.get(run) is runner:
-            await self._holdings.changed()
-        if runner is not None and runner.refusal is not None and runner.refusal.error is not None:
+        if runner is None:
+            return True
+        await runner.gone.wait()
+        if runner.refusal is not None and runner.refusal.error is not None:
             raise runner.refusal.error
         return True
