@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -52,6 +53,7 @@ class Meter:
     cpu = 0.0
 
     def __enter__(self) -> Self:
+        gc.collect()  # else what came before decides whose measurement has to clean up
         self._cpu, self._wall = _cpu_seconds(), time.perf_counter()
         return self
 
