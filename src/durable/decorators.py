@@ -218,6 +218,7 @@ def step(
     retry: Retry | None = None,
     check_args: bool = True,
     timeout: Duration | None = None,
+    at_most_once: bool = False,
 ) -> StepDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
@@ -228,6 +229,7 @@ def step(
     retry: Retry | None = None,
     check_args: bool = True,
     timeout: Duration | None = None,
+    at_most_once: bool = False,
 ) -> Any:
     """Make a function a step: its output is recorded once per call and never computed again.
 
@@ -243,18 +245,21 @@ def step(
             Then it fails with StepTimeout, which is retried like other errors. An async body is
             cancelled. A sync body's thread cannot be: the run goes on without it, and the body
             is told by `current().cancelled`.
+        at_most_once: never begin a body twice. If a process dies in the middle of one, the
+            workflow gets OutcomeUnknown. Costs one more write; `attempts` is 1 unless given,
+            and each attempt is one more body.
 
     Raises:
         InvalidDefinition: the function cannot be a step.
     """
 
     def decorate(fn: Callable[..., Any]) -> StepFunction[Any, Any]:
-        policy = retry or Retry()
+        policy = retry or (Retry(attempts=1) if at_most_once else Retry())
         if attempts is not None:
             policy = _with_attempts(policy, attempts)
         definition = StepDefinition(
             **_describe(fn, name, "step"), retry=policy, check_args=check_args,
-            timeout=_limit(timeout),
+            timeout=_limit(timeout), at_most_once=at_most_once,
         )  # fmt: skip
         _register(definition)
         return AsyncStep(definition) if definition.is_async else SyncStep(definition)

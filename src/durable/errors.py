@@ -18,6 +18,7 @@
         LeaseLost                   the lease is not ours any more: stop, write nothing
         RunFailed                   the workflow raised; `__cause__` is the rebuilt error
         NeedsAttention              the run waits for a human or for other code
+        OutcomeUnknown              whether an at-most-once body did its work is not known
         RunTimeout (TimeoutError)   the run was not over at its deadline
         StepTimeout (TimeoutError)  an attempt of a step did not end in time
         StepFailed                  stands for a step's error whose class cannot be rebuilt
@@ -165,6 +166,16 @@ class NeedsAttention(DurableError):
     ) -> None:
         super().__init__(message, hint=hint, run=run)
         self.reason = reason
+
+
+class OutcomeUnknown(DurableError):
+    """A body that must not run twice began, and what became of it was not recorded.
+
+    Its process died, or lost the run, in the middle of it. It may have done its work, or not: look
+    at the outside system, then decide.
+    """
+
+    code = "outcome_unknown"
 
 
 class RunTimeout(DurableError, TimeoutError):

@@ -19,7 +19,7 @@ from durable.runtime import facts, flags, markers
 from durable.runtime.identity import Options
 from durable.runtime.worker import Worker
 from durable.store import REMOTE_PACE, Store
-from durable.store.memory import MemoryBackend, Verb
+from durable.store.memory import Call, Fault, MemoryBackend, Verb
 from durable.testing.virtual import virtual_bucket, virtual_system
 
 HOUR = 3600.0  # of virtual time
@@ -65,6 +65,35 @@ class Process:
         self.backend.awake.set()
 
 
+@dataclass
+class DiesAt:
+    """A `faults` hook: its process is killed at its n-th store call.
+
+    Attributes:
+        call: which call, from 1.
+        applied: whether that call still takes effect.
+        process: whose; set once it is there.
+        calls: made so far, to know how many there are to die at.
+    """
+
+    call: int
+    applied: bool = False
+    process: Process | None = None
+    calls: int = 0
+
+    def __call__(self, call: Call) -> Fault | None:
+        self.calls += 1
+        if self.calls != self.call:
+            return None
+        if self.process is not None:
+            self.process.kill()
+        return Fault("slow_reply" if self.applied else "delayed", seconds=HOUR * 1000)
+
+    @property
+    def died(self) -> bool:
+        return self.calls >= self.call
+
+
 class World:
     """The bucket and the processes around it."""
 
@@ -99,6 +128,8 @@ class World:
             ),
         )
         process = Process(worker, backend, anyio.CancelScope())
+        if isinstance(faults, DiesAt):
+            faults.process = process
 
         async def live(*, task_status: anyio.abc.TaskStatus[None]) -> None:
             with process.scope:
@@ -125,6 +156,17 @@ class World:
         await markers.create(self.store, markers.for_start(run, start))
         await markers.ring(self.store, names.queue_bell("default"), self.system.token())
         return start
+
+    async def survive(
+        self, run: str, workflow: WorkflowFunction[..., Any], death: DiesAt, *args: Any
+    ) -> Any:
+        """The outcome of a run whose first worker dies as told; the second comes to its aid."""
+        start = await self.start(run, workflow, *args)
+        over = names.result(run, start.instance)
+        await self.process(faults=death)
+        await self.until(lambda: death.died or over in self.there())
+        await self.process()
+        return await self.result(run)
 
     async def facts(self, run: str) -> facts.Facts:
         found = await facts.load(self.store, run)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from durable.protocol.attempts import Tried
 from durable.protocol.records import Attempt, Epoch, Seen, Step
 
 
@@ -26,12 +27,14 @@ class Journal:
     Attributes:
         order: recorded outcomes in the order of handing over.
         attempts: the last failed attempt of each call, by path.
+        tried: how far the attempts of each call came, by path.
         epochs: epoch claims by number.
     """
 
     order: list[Step] = field(default_factory=list)
     attempts: dict[str, Attempt] = field(default_factory=dict)
     epochs: dict[int, Epoch] = field(default_factory=dict)
+    tried: dict[str, Tried] = field(default_factory=dict)
 
 
 def build(steps: Iterable[Step], attempts: Iterable[Attempt], epochs: Iterable[Epoch]) -> Journal:

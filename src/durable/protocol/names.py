@@ -82,6 +82,10 @@ def attempt(run: str, instance: str, path: str, number: int) -> str:
     return f"{instance_folder(run, instance)}attempts/{path_part(path)}/{number}"
 
 
+def begin(run: str, instance: str, path: str, number: int) -> str:
+    return f"{instance_folder(run, instance)}starts/{path_part(path)}/{number}"
+
+
 def epoch(run: str, instance: str, number: int) -> str:
     return f"{instance_folder(run, instance)}epochs/{number}"
 

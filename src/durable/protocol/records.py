@@ -65,6 +65,20 @@ class Attempt(msgspec.Struct, omit_defaults=True):
     began: float = 0.0
 
 
+class Begin(msgspec.Struct, omit_defaults=True):
+    """`starts/<path>/<n>`: the n-th body of an at-most-once step begins.
+
+    Only the owner whose nonce it is runs that body. Without an outcome or a failed attempt beside
+    it, what became of the body is not known.
+    """
+
+    path: str
+    attempt: int
+    nonce: str
+    time: float
+    epoch: int
+
+
 class Epoch(msgspec.Struct, omit_defaults=True):
     """`epochs/<n>`: the run has a new owner.
 

@@ -9,7 +9,9 @@ from typing import Any
 import anyio
 import msgspec
 
+from durable.errors import OutcomeUnknown
 from durable.protocol import failures, retries
+from durable.protocol.attempts import Tried
 from durable.protocol.failures import Failure
 from durable.protocol.records import Attempt, Step
 from durable.protocol.retries import GiveUp, RetryIn
@@ -24,6 +26,8 @@ from durable.runtime.scopes import Scope
 from durable.runtime.surroundings import Progress, Surroundings
 from durable.runtime.threads import Unwinding
 from durable.runtime.turns import cancel_count, cancelled_since
+
+_NEVER = Tried()
 
 
 @dataclass
@@ -44,12 +48,12 @@ class Bodies:
     """Runs the bodies of one execution.
 
     Attributes:
-        failed: the last attempt that earlier owners recorded as failed, by path.
+        tried: how far earlier owners came with each call, by path.
     """
 
     around: Surroundings
     ownership: Ownership
-    failed: Mapping[str, Attempt]
+    tried: Mapping[str, Tried]
     gate: Gate
     in_flight: InFlight
     recorder: Recorder
@@ -61,10 +65,12 @@ class Bodies:
         Failed attempts are recorded on the way.
         """
         course = Course(0, self.around.store.now())
-        earlier = self.failed.get(call.path)
-        if earlier is not None:
-            course = Course(earlier.attempt, earlier.began or earlier.time)
-            await self._back_off(call, earlier.due)
+        earlier = self.tried.get(call.path, _NEVER)
+        if call.definition.at_most_once and earlier.unknown:
+            return self._unknown(call, earlier.begun), None
+        if earlier.failed is not None:
+            course = Course(earlier.failed.attempt, earlier.failed.began or earlier.failed.time)
+            await self._back_off(call, earlier.failed.due)
         while True:
             course.number += 1
             tried = await self._try(call, course)
@@ -78,6 +84,8 @@ class Bodies:
         if not self.gate.guard():
             raise await self.gate.refusal()
         number = course.number
+        if call.definition.at_most_once:
+            await self.recorder.claim(self.recorder.begin(call, number))
         self._tell("begin", call, attempt=number)
         before = cancel_count()
         try:
@@ -99,6 +107,17 @@ class Bodies:
             return self.recorder.outcome(call, "error", failure=failure, attempt=number), None
         self._tell("retry", call, attempt=number, failed=True, seconds=decision.seconds)
         return self._failed(call, course, failure, decision)
+
+    def _unknown(self, call: StepCall[Any], attempt: int) -> Step:
+        """An earlier owner began a body that must not begin twice, and told nobody how it went."""
+        error = OutcomeUnknown(
+            f"attempt {attempt} of step {call.name!r} began and its outcome was not recorded: it "
+            "may have done its work or not, and it is not repeated",
+            hint="look at the outside system; catch OutcomeUnknown in the workflow to decide there",
+            run=self.ownership.run_id,
+        )
+        failure = failures.from_exception(error)
+        return self.recorder.outcome(call, "error", failure=failure, attempt=attempt)
 
     def _decide(
         self, call: StepCall[Any], course: Course, error: BaseException

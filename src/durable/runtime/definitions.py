@@ -41,11 +41,13 @@ class StepDefinition(Definition):
 
     Attributes:
         timeout: seconds that one attempt may take; None: as long as it likes.
+        at_most_once: each attempt's body is claimed before it begins, and never begun again.
     """
 
     retry: Retry = field(default_factory=Retry)
     check_args: bool = True
     timeout: float | None = None
+    at_most_once: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

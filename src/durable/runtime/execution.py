@@ -108,7 +108,7 @@ class Execution:
             cancellations=self._cancellations, spawn=self._spawn,
         )  # fmt: skip
         bodies = Bodies(
-            around=around, ownership=self.ownership, failed=journal.attempts, gate=self._gate,
+            around=around, ownership=self.ownership, tried=journal.tried, gate=self._gate,
             in_flight=self._in_flight, recorder=recorder,
             invoker=Invoker(around=around, ownership=self.ownership),
         )  # fmt: skip

@@ -13,9 +13,9 @@ from typing import TypeVar
 import anyio
 import msgspec
 
-from durable.protocol import names
+from durable.protocol import attempts, names
 from durable.protocol.journal import Journal, build
-from durable.protocol.records import Attempt, Epoch, Result, Start, Step
+from durable.protocol.records import Attempt, Begin, Epoch, Result, Start, Step
 from durable.store import Store, Stored
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -25,6 +25,7 @@ READS_AT_ONCE = 16  # gets of records too large for a list
 _start = msgspec.json.Decoder(Start)
 _step = msgspec.json.Decoder(Step)
 _attempt = msgspec.json.Decoder(Attempt)
+_begin = msgspec.json.Decoder(Begin)
 _epoch = msgspec.json.Decoder(Epoch)
 _result = msgspec.json.Decoder(Result)
 
@@ -48,11 +49,14 @@ class Facts:
     fresh: bool = True
     steps: list[Step] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
+    begins: list[Begin] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     result: Result | None = None
 
     def journal(self) -> Journal:
-        return build(self.steps, self.attempts, self.epochs)
+        journal = build(self.steps, self.attempts, self.epochs)
+        journal.tried = attempts.by_path(self.attempts, self.begins)
+        return journal
 
     def recorded_epochs(self) -> set[int]:
         """The epochs in which anything was recorded."""
@@ -119,6 +123,8 @@ def _add(facts: Facts, run: str, stored: Stored) -> None:
             facts.steps.append(_decode(stored, _step.decode))
         case "attempts":
             facts.attempts.append(_decode(stored, _attempt.decode))
+        case "starts":
+            facts.begins.append(_decode(stored, _begin.decode))
         case "epochs":
             facts.epochs.append(_decode(stored, _epoch.decode))
         case "result":

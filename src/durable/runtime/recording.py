@@ -16,7 +16,7 @@ import msgspec
 from durable.errors import StoreError
 from durable.protocol import names, records
 from durable.protocol.failures import Failure
-from durable.protocol.records import Attempt, Step
+from durable.protocol.records import Attempt, Begin, Step
 from durable.runtime.calls import Call
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.closing import LateRecord, Stopped
@@ -72,6 +72,13 @@ class Recorder:
             nonce=self.around.system.token(), time=now, epoch=self.ownership.epoch, began=began,
         )  # fmt: skip
 
+    def begin(self, call: Call[Any], attempt: int) -> Begin:
+        """The claim that the body of this attempt begins now."""
+        return Begin(
+            path=call.path, attempt=attempt, nonce=self.around.system.token(),
+            time=self.around.store.now(), epoch=self.ownership.epoch,
+        )  # fmt: skip
+
     # -- writing ----------------------------------------------------------------------------------
 
     def write_outcome(self, step: Step, branch: Scope) -> Awaitable[None]:
@@ -81,6 +88,24 @@ class Recorder:
     def write_attempt(self, attempt: Attempt, branch: Scope) -> Awaitable[None]:
         """As `write_outcome`."""
         return self._write(self._create_attempt, attempt, branch)
+
+    async def claim(self, begin: Begin) -> None:
+        """Returns if the claim is ours. A cancellation by user code interrupts it: no body runs.
+
+        If it is not, a dead owner's claim landed late. Whether its body ran is not known, and
+        what else it left is to be listed first.
+        """
+        owner = self.ownership
+        name = names.begin(owner.run_id, owner.instance, begin.path, begin.attempt)
+        try:
+            written = await self.around.store.create(name, records.encode(begin), nonce=begin.nonce)
+        except StoreError as e:
+            self.gate.close(Stopped("store", error=e))
+        else:
+            if isinstance(written, Refused):
+                self.gate.close(LateRecord(begin.path))
+        if not self.gate.guard():
+            raise await self.gate.refusal()
 
     async def _create_outcome(self, step: Step) -> None:
         name = names.step(self.ownership.run_id, self.ownership.instance, step.path)
