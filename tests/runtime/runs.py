@@ -12,7 +12,7 @@ import msgspec
 from durable.decorators import Durable, step, workflow
 from durable.protocol import failures, names, records, values
 from durable.protocol.journal import seen
-from durable.protocol.records import Attempt, Epoch, Start, Step
+from durable.protocol.records import Attempt, Cancel, Epoch, Start, Step
 from durable.protocol.retries import Retry
 from durable.runtime.closing import Closing, Finished
 from durable.runtime.execution import Execution
@@ -100,7 +100,7 @@ class Run:
                 observe=self._observe, replay_only=replay_only,
             ),
             definition=(definition or self.workflow).definition, run_id=RUN, instance=INSTANCE,
-            epoch=epoch, journal=facts.journal(), args=self.args, kwargs={},
+            epoch=epoch, journal=facts.journal(), args=self.args, kwargs={}, cancel=facts.cancel,
         )  # fmt: skip
         return self.execution
 
@@ -135,6 +135,12 @@ class Run:
 
     def put_epoch(self, epoch: Epoch) -> None:
         self._put(names.epoch(RUN, INSTANCE, epoch.epoch), epoch, epoch.nonce)
+
+    def put_cancel(self, reason: str = "") -> Cancel:
+        """Somebody asks for the run to be cancelled; whoever executes it has to be told."""
+        asked = Cancel("cancel", 0.0, reason=reason)
+        self.bucket.create(names.cancel(RUN, INSTANCE), records.encode(asked), {}, True)
+        return asked
 
     def forget(self, *paths: str) -> None:
         """As if these had never been recorded: the owner died before."""

@@ -31,6 +31,8 @@ CANCELLED = 7
 UNFINISHED = 8
 INTERRUPTED = 130
 
+OUTCOMES = {"completed": DONE, "failed": FAILED, "cancelled": CANCELLED}  # by what a run came to
+
 PATIENCE = 10.0  # seconds that a command asks a store that does not answer
 
 _CODES: dict[type[BaseException], int] = {

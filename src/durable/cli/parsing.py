@@ -31,7 +31,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _common(parser, store=None, as_json=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (
-        _run, _start, _worker, _list, _show, _result, _sweep, _workers, _replay, _demo,
+        _run, _start, _worker, _list, _show, _result, _cancel, _sweep, _workers, _replay, _demo,
         _doctor, _init,
     ):  # fmt: skip
         add(commands)
@@ -125,6 +125,16 @@ def _result(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(commands, "result", "running", "wait for a run and print what it returned")
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--timeout", metavar="DURATION", help="30, 1h30m; default: for ever")
+
+
+def _cancel(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "cancel", "running", "ask for a run to be cancelled")
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="for people")
+    parser.add_argument("--wait", action="store_true", help="until the run is over")
+    parser.add_argument(
+        "--timeout", metavar="DURATION", help="with --wait: 30, 1h30m; default: for ever"
+    )
 
 
 def _sweep(commands: argparse._SubParsersAction[_Parser]) -> None:

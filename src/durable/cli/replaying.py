@@ -94,6 +94,7 @@ async def compare(store: Store, run: str, facts: Facts, definition: WorkflowDefi
     execution = Execution(
         around=_nothing_but_reading(store, observe), definition=definition, run_id=run,
         instance=facts.start.instance, epoch=0, journal=facts.journal(), args=args, kwargs=kwargs,
+        cancel=facts.cancel,
     )  # fmt: skip
     await execution.run_to_end()
     done.unasked = execution.turnstile.remaining()

@@ -1,4 +1,4 @@
-"""`run`, `start` and `result`."""
+"""`run`, `start`, `result` and `cancel`."""
 
 from __future__ import annotations
 
@@ -103,3 +103,22 @@ async def _result(arguments: argparse.Namespace, timeout: float | None) -> int:
     else:
         print(bytes(value).decode())
     return exits.DONE
+
+
+def cancel(arguments: argparse.Namespace) -> int:
+    """Ask for a run to be cancelled; with --wait the exit code is that of its outcome."""
+    timeout = None if arguments.timeout is None else durations.seconds(arguments.timeout)
+    said = anyio.run(_cancel, arguments, timeout)
+    if arguments.json:
+        output.document({"run": arguments.run, "answer" if not arguments.wait else "status": said})
+    else:
+        print(said)
+    return exits.OUTCOMES.get(said, exits.DONE)
+
+
+async def _cancel(arguments: argparse.Namespace, timeout: float | None) -> str:
+    async with connect(arguments.store, patience=PATIENCE) as client:
+        handle = await client.get(arguments.run)
+        if arguments.wait:
+            return await handle.cancel(reason=arguments.reason, wait=True, timeout=timeout)
+        return await handle.cancel(reason=arguments.reason)

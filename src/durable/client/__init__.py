@@ -7,12 +7,24 @@ async with connect() as client:
 
 from __future__ import annotations
 
+from durable.client.cancelling import CancelAnswer as CancelAnswer
 from durable.client.connection import Client as Client
 from durable.client.connection import connect as connect
 from durable.client.coordination import Coordination as Coordination
+from durable.client.handles import Ended as Ended
 from durable.client.handles import Handle as Handle
 from durable.client.listing import RunSummary as RunSummary
 from durable.client.reading import Status as Status
 from durable.client.reading import StepSummary as StepSummary
 
-__all__ = ["Client", "Coordination", "Handle", "RunSummary", "Status", "StepSummary", "connect"]
+__all__ = [
+    "CancelAnswer",
+    "Client",
+    "Coordination",
+    "Ended",
+    "Handle",
+    "RunSummary",
+    "Status",
+    "StepSummary",
+    "connect",
+]

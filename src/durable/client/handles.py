@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 import anyio
 import msgspec
 
-from durable.client import reading
+from durable.client import cancelling, reading
+from durable.client.cancelling import CancelAnswer
 from durable.client.reading import Status, StepSummary
 from durable.errors import NeedsAttention, RunCancelled, RunFailed, UsageError
 from durable.protocol import failures, records, values
+from durable.protocol.failures import Failure
 from durable.protocol.records import Result, Start
 from durable.store import Pace, Store
 
 R = TypeVar("R")
+
+Ended = records.Status
 
 POLL_MAX = 1.0  # seconds between two looks for an outcome
 
@@ -73,6 +77,42 @@ class Handle(Generic[R]):
         """
         return outcome_of(self, await recorded(self, timeout))
 
+    @overload
+    async def cancel(
+        self, *, reason: str = "", wait: Literal[False] = False, timeout: float | None = None
+    ) -> CancelAnswer: ...
+    @overload
+    async def cancel(
+        self, *, reason: str = "", wait: Literal[True], timeout: float | None = None
+    ) -> Ended: ...
+    async def cancel(
+        self, *, reason: str = "", wait: bool = False, timeout: float | None = None
+    ) -> CancelAnswer | Ended:
+        """Ask for the run to be cancelled. Asked again, it is the same request.
+
+        The run's open calls raise `RunCancelled`; it may clean up before it ends. One that nobody
+        has begun ends without being begun.
+
+        Args:
+            reason: for people; of several requests the first counts.
+            wait: until the run is over.
+            timeout: seconds to wait at most.
+
+        Returns:
+            `requested`, or `finished` if the run was over before. With `wait`, what it came to:
+            `cancelled`, or `completed` or `failed` if its code came to that nevertheless.
+
+        Raises:
+            NotFound: the id does not stand for this instance any more.
+            NeedsAttention: with `wait`: it waits for a human or for other code.
+            TimeoutError: it is not over yet; the request stands.
+            StoreUnavailable: the request may stand or not; ask again.
+        """
+        answer = await cancelling.request(self._store, self._run, self._start.instance, reason)
+        if not wait:
+            return answer
+        return (await recorded(self, timeout)).status
+
     async def status(self) -> Status:
         """`waiting`, `running`, `parked`, `needs-attention`, `completed`, `failed` or `cancelled`.
 
@@ -108,7 +148,7 @@ def outcome_of(handle: Handle[R], result: Result) -> R:
     """The value that a recorded outcome holds, or its error raised."""
     run = handle.id
     if result.status == "cancelled":
-        raise RunCancelled(f"run {run!r} was cancelled")
+        raise _cancelled(run, result.failure)
     if result.failure is not None:
         said = f"{result.failure.type}: {result.failure.message}"
         cause = failures.rebuild(result.failure)
@@ -127,6 +167,13 @@ def outcome_of(handle: Handle[R], result: Result) -> R:
             hint="bring back the annotation under which it was recorded",
             run=run,
         ) from e
+
+
+def _cancelled(run: str, failure: Failure | None) -> RunCancelled:
+    error = RunCancelled(failure.message if failure else f"run {run!r} was cancelled")
+    for note in failure.notes if failure else ():
+        error.add_note(note)
+    return error
 
 
 def needs_attention(run: str, attention: records.Attention) -> NeedsAttention:

@@ -90,6 +90,10 @@ def epoch(run: str, instance: str, number: int) -> str:
     return f"{instance_folder(run, instance)}epochs/{number}"
 
 
+def cancel(run: str, instance: str) -> str:
+    return f"{instance_folder(run, instance)}cancel"
+
+
 def result(run: str, instance: str) -> str:
     return f"{instance_folder(run, instance)}result"
 

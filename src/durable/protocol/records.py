@@ -101,6 +101,18 @@ class Seen(msgspec.Struct, array_like=True):
     holes: list[int]
 
 
+class Cancel(msgspec.Struct, omit_defaults=True):
+    """`cancel`: somebody asked for this instance to be cancelled; the first who asked counts.
+
+    `by`: who, for people.
+    """
+
+    nonce: str
+    time: float
+    reason: str = ""
+    by: str = ""
+
+
 class Result(msgspec.Struct, omit_defaults=True):
     """`result`: the outcome of the instance. Once it exists, the instance is over."""
 

@@ -16,6 +16,7 @@ from durable.protocol.failures import Failure
 from durable.protocol.records import Attempt, Step
 from durable.protocol.retries import GiveUp, RetryIn
 from durable.runtime.calls import StepCall
+from durable.runtime.cancelling import Cancelling
 from durable.runtime.closing import Stopped
 from durable.runtime.gate import Gate
 from durable.runtime.inflight import InFlight
@@ -56,6 +57,7 @@ class Bodies:
     tried: Mapping[str, Tried]
     gate: Gate
     in_flight: InFlight
+    cancelling: Cancelling
     recorder: Recorder
     invoker: Invoker
 
@@ -105,6 +107,8 @@ class Bodies:
             return self.recorder.outcome(call, "value", value=value, attempt=number), copy
         if isinstance(decision, GiveUp):
             return self.recorder.outcome(call, "error", failure=failure, attempt=number), None
+        if self.cancelling.covers(call):  # what a body raises in being cancelled is kept for people
+            return self.recorder.outcome(call, "cancelled", failure=failure, attempt=number), None
         self._tell("retry", call, attempt=number, failed=True, seconds=decision.seconds)
         return self._failed(call, course, failure, decision)
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from durable.errors import UsageError
+from durable.errors import RunCancelled, UsageError
+from durable.runtime import cleanup
 from durable.runtime.calls import Call
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.scopes import Scope
@@ -40,6 +41,9 @@ class Branches:
         self._running = 0
         self._place = anyio.Event()
         self._errors: list[BaseException] = []
+        self._cancelled: RunCancelled | None = None
+        self._failed_cleaning: list[BaseException] = []
+        self._cleaning = cleanup.under_way()
         self._results: dict[int, Any] = {}
 
     async def run(self, branches: Iterable[tuple[Branch, Sequence[str]]]) -> list[Any]:
@@ -57,6 +61,12 @@ class Branches:
                 # Tasks of the user's own in a closed branch see the cancellation first.
                 await self._scope.execution.turnstile.settled().wait()
             raise self._errors[0]
+        if self._cancelled is not None:
+            for error in self._failed_cleaning:
+                self._cancelled.add_note(f"while cleaning up: {type(error).__name__}: {error}")
+            raise self._cancelled
+        if self._failed_cleaning:
+            raise self._failed_cleaning[0]
         return [self._results[index] for index in range(len(self._results))]
 
     async def _run_all(self, branches: Iterable[tuple[Branch, Sequence[str]]]) -> None:
@@ -65,7 +75,7 @@ class Branches:
                 while self._limit is not None and self._running >= self._limit:
                     self._place = anyio.Event()
                     await self._place.wait()
-                if self._errors:
+                if self._errors or self._cancelled is not None:
                     break
                 self._running += 1
                 tasks.start_soon(self._run_one, index, branch, paths, tasks.cancel_scope)
@@ -75,8 +85,13 @@ class Branches:
     ) -> None:
         try:
             self._results[index] = await self._in_scope(index, branch, paths)
+        except RunCancelled as e:
+            # It comes to every branch, and each may have something to clean up.
+            self._cancelled = self._cancelled or e
         except (Exception, SystemExit) as e:  # noqa: BLE001  # user code
-            if not self._errors:
+            if self._cancelled is not None or cleanup.comes_of_cancellation(e):
+                self._failed_cleaning.append(e)
+            elif not self._errors:
                 self._errors.append(e)
                 self._decide()
                 cancel.cancel()
@@ -92,7 +107,7 @@ class Branches:
             return await branch()
         child = Scope(self._scope.execution, f"{self._path}/{index}/", self._scope)
         self._open[index] = (child, paths)
-        with child.entered():
+        with child.entered(), cleanup.inherited(self._cleaning):
             return await branch()
 
     def _decide(self) -> None:

@@ -11,6 +11,7 @@ import anyio
 
 from durable.protocol import digests, failures
 from durable.protocol.records import Step
+from durable.runtime import cleanup
 from durable.runtime.definitions import StepDefinition
 from durable.runtime.scopes import Scope, here
 from durable.runtime.turns import cancellation
@@ -31,12 +32,13 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         kind: recorded, and compared on replay.
         name: as `kind`; the path is made of it.
         digest: of the arguments, as `kind`; empty: not compared.
+        cleanup: whether it was made by code that handles a cancellation.
         returns: the annotation by which a recorded value is decoded.
     """
 
     __slots__ = (
-        "begun", "digest", "ended", "joined", "kind", "name", "outcome", "path", "returns",
-        "scope", "_coroutine", "_value",
+        "begun", "cleanup", "digest", "ended", "joined", "kind", "name", "outcome", "path",
+        "returns", "scope", "_coroutine", "_value",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +57,7 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         self.digest = digest
         self.returns = returns
         self.path = scope.reserve(name, key)
+        self.cleanup = cleanup.under_way()
         scope.execution.moved()
         self.outcome: Step | None = None
         self.begun = False
@@ -130,6 +133,8 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
             if self.outcome is None:  # the task that ran it was cancelled
                 raise await cancellation()
         assert self.outcome is not None
+        if self.outcome.outcome == "cancelled":
+            raise execution.cancelling.error()
         if self.outcome.failure is not None:
             raise failures.rebuild(self.outcome.failure)
         return cast("R", self._value)

@@ -12,11 +12,15 @@ from durable.protocol.failures import Failure
 
 @dataclass(frozen=True)
 class Finished:
-    """An outcome to record: the workflow function returned or raised, or its time `ran_out`."""
+    """An outcome to record: the workflow function returned or raised, or its time `ran_out`.
+
+    `cancelled`: the run was to be cancelled, and `RunCancelled` left the function.
+    """
 
     value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     failure: Failure | None = None
     ran_out: bool = False
+    cancelled: bool = False
 
 
 @dataclass(frozen=True)

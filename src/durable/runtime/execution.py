@@ -13,6 +13,7 @@ It is made of parts, each of which has a module:
   back-off; `invoking`: one attempt; `recording`: records and their writes;
 - `gate`: open or closed, and all that waits; `cancellations`: those that user code makes while a
   call must not be interrupted; `inflight`: what a draining run waits for;
+- `cancelling`: the cancellation of the run itself, and `cleanup`: what it may still do;
 - `turnstile`: the order in which outcomes reach the function;
 - `threads`: sync code.
 """
@@ -31,12 +32,15 @@ import msgspec
 from durable.errors import RunTimeout, StoreError
 from durable.protocol import failures, values
 from durable.protocol.journal import Journal
-from durable.protocol.records import Step
+from durable.protocol.records import Cancel, Step
+from durable.runtime import cleanup
 from durable.runtime.bodies import Bodies
 from durable.runtime.calls import StepCall
 from durable.runtime.cancellations import Cancellations
+from durable.runtime.cancelling import Cancelling
 from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.definitions import WorkflowDefinition
+from durable.runtime.facts import CorruptFact, read_cancel
 from durable.runtime.gate import Gate
 from durable.runtime.inflight import InFlight
 from durable.runtime.invoking import Invoker
@@ -59,8 +63,10 @@ class Execution:
     Args:
         args: of the workflow function, decoded; `kwargs` as well.
         deadline: when the run fails unless it is over, in store time; 0: never.
+        cancel: the cancellation that was asked for before.
 
     Attributes:
+        cancelling: the cancellation of this run.
         turnstile: the order of outcomes; a decision that closes branches tells it.
         ownership: what is stamped on the records.
     """
@@ -77,6 +83,7 @@ class Execution:
         args: tuple[object, ...],
         kwargs: dict[str, object],
         deadline: float = 0.0,
+        cancel: Cancel | None = None,
     ) -> None:
         self.run_id = run_id
         self._store = around.store
@@ -98,6 +105,8 @@ class Execution:
         self._over = False  # whether the function's task has come to its end
         self._gate = Gate(run_id, around.trusted, self.turnstile.release)
         self._cancellations = Cancellations(self._gate)
+        self.cancelling = Cancelling(run_id, cancel)
+        self.on_touched(self._look_for_cancel)
         self._in_flight = InFlight(self._gate.close)
         self._threads = Threads(run_id, self._gate, self._spawn, around.workflows)
         self._performer = self._make_performer(around, journal)
@@ -109,14 +118,16 @@ class Execution:
         )  # fmt: skip
         bodies = Bodies(
             around=around, ownership=self.ownership, tried=journal.tried, gate=self._gate,
-            in_flight=self._in_flight, recorder=recorder,
-            invoker=Invoker(around=around, ownership=self.ownership),
+            in_flight=self._in_flight, cancelling=self.cancelling, recorder=recorder,
+            invoker=Invoker(
+                around=around, ownership=self.ownership, cancelling=self.cancelling
+            ),
         )  # fmt: skip
         return Performer(
             around=around, run_id=self.run_id, root=self._root,
             recorded={step.path: step for step in journal.order}, gate=self._gate,
             turnstile=self.turnstile, cancellations=self._cancellations,
-            in_flight=self._in_flight, bodies=bodies, recorder=recorder,
+            cancelling=self.cancelling, in_flight=self._in_flight, bodies=bodies, recorder=recorder,
         )  # fmt: skip
 
     # -- for its owner ----------------------------------------------------------------------------
@@ -207,7 +218,8 @@ class Execution:
         if definition.is_async:
             with scope.entered():
                 return await definition.fn(*args, **kwargs)
-        return await self._threads.run(scope, definition.fn, args, kwargs)
+        with cleanup.inherited(cleanup.under_way()):
+            return await self._threads.run(scope, definition.fn, args, kwargs)
 
     def from_thread(self, scope: Scope, work: Callable[[], Awaitable[T]]) -> T:
         """See `Threads.ask`."""
@@ -240,6 +252,17 @@ class Execution:
             self.close(Stopped("store", error=e))
         finally:
             self._looking = False
+
+    async def _look_for_cancel(self) -> None:
+        if self.cancelling.asked is not None:
+            return
+        try:
+            asked = await read_cancel(self._store, self.run_id, self.ownership.instance)
+        except CorruptFact as e:
+            log.warning("run %r cannot be cancelled: %s", self.run_id, e)
+        else:
+            if asked is not None:
+                self.cancelling.ask(asked)
 
     async def _expire(self, seconds: float) -> None:
         await anyio.sleep(seconds)
@@ -274,6 +297,10 @@ class Execution:
             raw, _ = values.encode_result(value, definition.returns, name=definition.name)
         except (Exception, SystemExit) as e:  # noqa: BLE001  # `sys.exit` ends the run alone
             return Finished(failure=failures.from_exception(e))
+        except BaseException as e:
+            if self.cancelling.asked is None or not cleanup.holds_only_cancellations(e):
+                raise
+            return Finished(cancelled=True, failure=self.cancelling.failure())
         return Finished(value=msgspec.Raw(raw))
 
     async def _dispatch(self) -> None:

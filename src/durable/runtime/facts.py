@@ -15,7 +15,7 @@ import msgspec
 
 from durable.protocol import attempts, names
 from durable.protocol.journal import Journal, build
-from durable.protocol.records import Attempt, Begin, Epoch, Result, Start, Step
+from durable.protocol.records import Attempt, Begin, Cancel, Epoch, Result, Start, Step
 from durable.store import Store, Stored
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -28,6 +28,9 @@ _attempt = msgspec.json.Decoder(Attempt)
 _begin = msgspec.json.Decoder(Begin)
 _epoch = msgspec.json.Decoder(Epoch)
 _result = msgspec.json.Decoder(Result)
+_cancel = msgspec.json.Decoder(Cancel)
+
+FROM_OUTSIDE = frozenset({"cancel"})  # kinds of facts that others than its owners add to a run
 
 
 class CorruptFact(Exception):
@@ -42,7 +45,7 @@ class CorruptFact(Exception):
 class Facts:
     """What the store holds of the instance that `start` names.
 
-    `fresh`: nothing but `start` is there, so nobody has owned the run yet.
+    `fresh`: no owner has left anything, though others may have sent something.
     """
 
     start: Start
@@ -51,6 +54,7 @@ class Facts:
     attempts: list[Attempt] = field(default_factory=list)
     begins: list[Begin] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
+    cancel: Cancel | None = None
     result: Result | None = None
 
     def journal(self) -> Journal:
@@ -70,6 +74,16 @@ def decode_start(stored: Stored) -> Start:
         CorruptFact: it is not one.
     """
     return _decode(stored, _start.decode)
+
+
+async def read_cancel(store: Store, run: str, instance: str) -> Cancel | None:
+    """What somebody asked for; None if nobody did.
+
+    Raises:
+        CorruptFact: it is not such a record.
+    """
+    stored = await store.read(names.cancel(run, instance))
+    return None if stored is None else _decode(stored, _cancel.decode)
 
 
 def decode_result(stored: Stored) -> Result:
@@ -109,11 +123,16 @@ async def load(store: Store, run: str) -> Facts | None:
         stored_start = await store.read(start_name)
     if stored_start is None:
         return None
-    facts = Facts(decode_start(stored_start), fresh=not listed)
+    facts = Facts(decode_start(stored_start), fresh=_is_fresh(run, listed))
     mine = names.instance_folder(run, facts.start.instance)
     for stored in await _with_bodies(store, [s for s in listed if s.name.startswith(mine)]):
         _add(facts, run, stored)
     return facts
+
+
+def _is_fresh(run: str, listed: list[Stored]) -> bool:
+    facts = [names.parse_fact(run, stored.name) for stored in listed]
+    return all(fact is not None and fact.kind in FROM_OUTSIDE for fact in facts)
 
 
 def _add(facts: Facts, run: str, stored: Stored) -> None:
@@ -127,6 +146,8 @@ def _add(facts: Facts, run: str, stored: Stored) -> None:
             facts.begins.append(_decode(stored, _begin.decode))
         case "epochs":
             facts.epochs.append(_decode(stored, _epoch.decode))
+        case "cancel":
+            facts.cancel = _decode(stored, _cancel.decode)
         case "result":
             facts.result = _decode(stored, _result.decode)
         case _:

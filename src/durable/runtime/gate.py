@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 import anyio
 
@@ -136,11 +137,20 @@ class Wait:
         self._branch = branch
         self._scope = anyio.CancelScope(shield=shield)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._scope.__enter__()
         if not self._gate.is_open(self._branch):
             self._scope.cancel()
         self._waits[self._scope] = self._branch
+        return self
+
+    def end(self) -> None:
+        """End this wait alone."""
+        self._scope.cancel()
+
+    def end_in(self, seconds: float) -> None:
+        """End this wait alone if it still goes on after so long."""
+        self._scope.deadline = min(self._scope.deadline, anyio.current_time() + seconds)
 
     def __exit__(
         self,

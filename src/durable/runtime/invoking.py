@@ -13,6 +13,7 @@ import anyio
 from durable.errors import StepTimeout
 from durable.protocol import values
 from durable.runtime.calls import StepCall
+from durable.runtime.cancelling import Cancelling
 from durable.runtime.ownership import Ownership
 from durable.runtime.scopes import Current, here
 from durable.runtime.surroundings import Surroundings
@@ -30,6 +31,7 @@ class Invoker:
 
     around: Surroundings
     ownership: Ownership
+    cancelling: Cancelling
 
     async def invoke(self, call: StepCall[Any], attempt: int) -> tuple[bytes, object]:
         """What the function returned: encoded, and the decoded copy of it.
@@ -55,10 +57,11 @@ class Invoker:
         try:
             if definition.is_async:
                 return await fn(*call.args, **call.kwargs)
-            return await in_thread(
-                _apply_if, self.around.trusted, fn, call.args, call.kwargs,
-                limiter=self.around.steps,
-            )  # fmt: skip
+            with self.cancelling.telling(call, current._flag):
+                return await in_thread(
+                    _apply_if, self.around.trusted, fn, call.args, call.kwargs,
+                    limiter=self.around.steps,
+                )  # fmt: skip
         except anyio.get_cancelled_exc_class():
             current._flag.set()
             raise

@@ -19,6 +19,7 @@ from durable.runtime import fit
 from durable.runtime.bodies import Bodies
 from durable.runtime.calls import Call, StepCall
 from durable.runtime.cancellations import Cancellations
+from durable.runtime.cancelling import Cancelling
 from durable.runtime.closing import Stopped
 from durable.runtime.gate import Gate
 from durable.runtime.inflight import InFlight
@@ -47,6 +48,7 @@ class Performer:
     gate: Gate
     turnstile: Turnstile
     cancellations: Cancellations
+    cancelling: Cancelling
     in_flight: InFlight
     bodies: Bodies
     recorder: Recorder
@@ -138,10 +140,13 @@ class Performer:
         Args:
             body: comes to the outcome, which is not recorded yet. It may be cancelled.
         """
+        outcome: tuple[Step, object] | None = None
         try:
-            with self.gate.wait(branch, shield=False):
+            with self.gate.wait(branch, shield=False) as wait:
                 await self.start_turn(call, branch)
-                outcome = await body()
+                if not self.cancelling.covers(call):
+                    with self.cancelling.interrupting(call, wait):
+                        outcome = await body()
             await self.gate.check_open(branch)
         except anyio.get_cancelled_exc_class():
             # An event loop that ends cancels every task at once: the run hears of it too, and
@@ -153,6 +158,9 @@ class Performer:
                 # it in the same place, so that is an outcome too.
                 await self.record_in_turn(call, self.recorder.outcome(call, "abandoned"), branch)
             raise
+        if outcome is None:
+            self.in_flight.begins(call.path)
+            outcome = self.recorder.outcome(call, "cancelled"), None
         try:
             await self.record_in_turn(call, outcome[0], branch)
         finally:

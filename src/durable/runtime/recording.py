@@ -48,7 +48,7 @@ class Recorder:
     def outcome(
         self,
         call: Call[Any],
-        outcome: Literal["value", "error", "abandoned"],
+        outcome: Literal["value", "error", "cancelled", "abandoned"],
         *,
         value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET,
         failure: Failure | None = None,

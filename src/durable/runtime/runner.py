@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import anyio
 
-from durable.errors import StoreError
-from durable.protocol import moments, names, records, values
+from durable.errors import RunCancelled, StoreError
+from durable.protocol import failures, moments, names, records, values
 from durable.protocol.journal import Journal, seen, suspicion
-from durable.protocol.records import Epoch, History, Result
+from durable.protocol.records import Epoch, History, Result, Status
 from durable.runtime import markers
+from durable.runtime.cancelling import message
 from durable.runtime.closing import Attention, Finished, LateRecord, Stopped
 from durable.runtime.definitions import WorkflowDefinition, Workflows
 from durable.runtime.execution import Execution
@@ -121,6 +122,11 @@ class Runner:
             return await self._send_home(facts)
         if facts.result is not None:
             return await self._finish(facts, facts.result)
+        if facts.cancel is not None and facts.fresh and self.held.first:
+            # Nobody has begun it, so there is nothing to clean up.
+            failure = failures.from_exception(RunCancelled(message(self.run, facts.cancel)))
+            ended = Finished(cancelled=True, failure=failure)
+            return await self._finish(facts, await self._record(facts, 1, ended))
         definition = self.workflows.get(facts.start.workflow)
         if definition is None or self._is_leaving():
             return await self._give_back()
@@ -193,7 +199,7 @@ class Runner:
             around=dataclasses.replace(self.around, observe=self._observe),
             definition=definition, run_id=self.run, instance=facts.start.instance,
             epoch=epoch, journal=journal, args=args, kwargs=kwargs,
-            deadline=facts.start.deadline,
+            deadline=facts.start.deadline, cancel=facts.cancel,
         )  # fmt: skip
         if self._stop is not None:
             self.execution.close(self._stop)
@@ -246,8 +252,9 @@ class Runner:
     # -- after ------------------------------------------------------------------------------------
 
     async def _record(self, facts: Facts, epoch: int, finished: Finished) -> Result:
+        ended: Status = "completed" if finished.failure is None else "failed"
         result = Result(
-            status="completed" if finished.failure is None else "failed",
+            status="cancelled" if finished.cancelled else ended,
             nonce=self._token(), epoch=epoch, time=self._now(),
             value=finished.value, failure=finished.failure,
         )  # fmt: skip

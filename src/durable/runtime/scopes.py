@@ -113,7 +113,8 @@ class Current:
         Its time ran out, or its run was cancelled or goes on elsewhere.
 
         A thread cannot be stopped from outside: a long sync body looks here now and then, and
-        returns. What it returns or raises then is ignored.
+        returns. What it returns or raises then is ignored, but for a cancelled run, which waits
+        a little for its threads.
         """
         return self._flag.is_set
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import anyio
 
+from durable.errors import RunCancelled
+from durable.runtime import cleanup
 from durable.runtime.gate import Gate
 from durable.runtime.scopes import Scope, here
 from durable.runtime.threadwatch import Ticket, in_thread, mine
@@ -108,15 +110,16 @@ class Threads:
         """
         outcome: list[T] = []
         error: list[BaseException] = []
+        cleaning = cleanup.under_way()
 
         async def in_loop() -> None:
             here.set(scope)
             try:
-                with self._gate.wait(scope, shield=True):
+                with self._gate.wait(scope, shield=True), cleanup.inherited(cleaning):
                     outcome.append(await work())
             except BaseException as e:
                 error.append(e)
-                if not isinstance(e, Exception):
+                if not isinstance(e, Exception | RunCancelled):
                     raise
             finally:
                 asked.answer()
@@ -127,7 +130,7 @@ class Threads:
             asked.done.wait()
         if outcome:
             return outcome[0]
-        if self._gate.closing is None and error and isinstance(error[0], Exception):
+        if self._gate.closing is None and error and isinstance(error[0], Exception | RunCancelled):
             raise error[0]
         if self._gate.refused_too_often():
             threading.Event().wait()  # the thread swallows everything: it does not come back

@@ -113,6 +113,13 @@ async def cancellation() -> BaseException:
     return caught
 
 
+def is_cancellation(error: BaseException) -> bool:
+    """Whether it is the exception with which an event loop cancels."""
+    modules = (("asyncio", "CancelledError"), ("trio", "Cancelled"))
+    classes = [getattr(sys.modules.get(module), name, None) for module, name in modules]
+    return any(kind is not None and isinstance(error, kind) for kind in classes)
+
+
 def waker() -> Callable[[Callable[[], object]], None]:
     """A function that runs a callback in this event loop, soon, from any thread."""
     native: Any = anyio.lowlevel.current_token().native_token

@@ -1,0 +1,105 @@
+"""The cancellation of a run: asked for from outside, it arrives as outcomes of its calls.
+
+It is durable, so it must come to the same on replay. Therefore nothing of it happens to the
+workflow function but through its calls: each open call is claimed as `cancelled`, in its turn
+like any other outcome, and only then raises `RunCancelled`. A call made later is claimed so
+without ever running, unless it belongs to clean-up (see `cleanup`).
+
+A body that runs is cancelled. One in a thread cannot be: it is told by `current().cancelled` and
+given some time. A body that ends by itself meanwhile has an outcome, which counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from durable.errors import RunCancelled
+from durable.protocol import failures
+from durable.protocol.failures import Failure
+from durable.protocol.records import Cancel
+from durable.runtime.calls import Call
+from durable.runtime.flagging import Flag
+from durable.runtime.gate import Wait
+
+THREAD_GRACE = 10.0  # seconds for a body in a thread that was told to stop
+
+
+def message(run_id: str, asked: Cancel | None) -> str:
+    """What is said of a cancelled run."""
+    reason = f": {asked.reason}" if asked is not None and asked.reason else ""
+    return f"run {run_id!r} was cancelled{reason}"
+
+
+@dataclass(eq=False)
+class _Open:
+    """A call whose body runs, or waits for its next attempt."""
+
+    call: Call[Any]
+    wait: Wait
+    thread: Flag | None = None  # of the body, if it runs in a thread
+
+
+class Cancelling:
+    """The cancellation of one execution's run.
+
+    Args:
+        asked: what somebody asked for before this execution began.
+    """
+
+    def __init__(self, run_id: str, asked: Cancel | None) -> None:
+        self.asked = asked
+        self._run_id = run_id
+        self._open: dict[str, _Open] = {}
+
+    def ask(self, request: Cancel) -> None:
+        """Somebody asked for it: from now on it reaches the calls."""
+        if self.asked is None:
+            self.asked = request
+            for open_call in list(self._open.values()):
+                self._interrupt(open_call)
+
+    def covers(self, call: Call[Any]) -> bool:
+        """Whether the call is to come to nothing but `cancelled`."""
+        return self.asked is not None and not call.cleanup
+
+    def error(self) -> RunCancelled:
+        """What a call raises whose outcome is `cancelled`."""
+        return RunCancelled(message(self._run_id, self.asked))
+
+    def failure(self) -> Failure:
+        """The same as data, for the outcome of the run."""
+        return failures.from_exception(self.error())
+
+    # -- reaching bodies --------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def interrupting(self, call: Call[Any], wait: Wait) -> Iterator[None]:
+        """Around the attempts of a call: a cancellation ends this wait."""
+        self._open[call.path] = _Open(call, wait)
+        try:
+            yield
+        finally:
+            del self._open[call.path]
+
+    @contextlib.contextmanager
+    def telling(self, call: Call[Any], flag: Flag) -> Iterator[None]:
+        """Around a body in a thread: a cancellation tells it, and ends the wait later."""
+        open_call = self._open[call.path]
+        open_call.thread = flag
+        self._interrupt(open_call)
+        try:
+            yield
+        finally:
+            open_call.thread = None
+
+    def _interrupt(self, open_call: _Open) -> None:
+        if not self.covers(open_call.call):
+            return
+        if open_call.thread is None:
+            open_call.wait.end()
+        else:
+            open_call.thread.set()
+            open_call.wait.end_in(THREAD_GRACE)

@@ -1,0 +1,64 @@
+"""`durable cancel`: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.command import FLOWS, Done, begin, durable, until
+
+Cli = Callable[..., Done]
+
+THREE = f"{FLOWS}:three"
+QUICK = f"{FLOWS}:quick"
+INPUT = '{"word": "hi"}'
+
+
+def test_a_run_in_another_process_is_cancelled(folder: Path) -> None:
+    """The command waits for the outcome; both it and the run's own command end with code 7."""
+    running = begin("run", THREE, "--id", "x", "--input", INPUT, folder=folder)
+    until(running, "gate go")
+
+    done = durable("cancel", "x", "--reason", "wrong order", "--wait", folder=folder)
+    _, said = running.communicate(timeout=20)
+
+    assert (done.code, done.out, done.err) == (7, "cancelled\n", "")
+    assert running.returncode == 7
+    assert said.splitlines()[-1] == "error: run 'x' was cancelled: wrong order"
+    assert durable("result", "x", folder=folder).code == 7
+
+
+def test_it_says_requested_or_finished(cli: Cli) -> None:
+    """Without --wait it ends at once, with code 0 either way."""
+    cli("start", QUICK, "--id", "x", "--input", INPUT)
+    cli("run", QUICK, "--id", "y", "--input", INPUT)
+
+    assert (cli("cancel", "x").code, cli("cancel", "x").out) == (0, "requested\n")
+    assert (cli("cancel", "y").code, cli("cancel", "y").out) == (0, "finished\n")
+    assert cli("cancel", "x", "--json").document == {"run": "x", "answer": "requested"}
+    assert cli("run", QUICK, "--id", "x", "--input", INPUT).code == 7
+
+
+def test_with_wait_the_code_is_that_of_the_outcome(cli: Cli) -> None:
+    """0 completed, 1 failed, 7 cancelled, 8 not over in time, 3 unknown."""
+    cli("start", QUICK, "--id", "waits", "--input", INPUT)
+    cli("run", QUICK, "--id", "done", "--input", INPUT)
+    cli("run", f"{FLOWS}:failing", "--id", "failed", "--input", '{"said": "no"}')
+
+    done = cli("cancel", "done", "--wait", "--json")
+    assert (done.code, done.document) == (0, {"run": "done", "status": "completed"})
+    assert cli("cancel", "failed", "--wait").code == 1
+    assert cli("cancel", "waits", "--wait", "--timeout", "0").code == 8
+    assert cli("cancel", "nobody").code == 3
+
+
+def test_a_signal_is_no_cancellation(folder: Path) -> None:
+    """Interrupted, a run keeps its state, and goes on from there."""
+    running = begin("run", THREE, "--id", "x", "--input", INPUT, folder=folder)
+    until(running, "gate go")
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=20)
+
+    assert running.returncode == 130
+    assert durable("result", "x", "--timeout", "0", folder=folder).code == 8

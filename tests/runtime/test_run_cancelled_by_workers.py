@@ -1,0 +1,265 @@
+"""Cancelling runs that workers hold, will hold, or cannot hold: one outcome, and who is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import anyio
+import pytest
+
+from durable.client import Handle
+from durable.client.handles import recorded
+from durable.decorators import step, workflow
+from durable.errors import NeedsAttention, NotFound, RunCancelled
+from durable.protocol import names
+from durable.store.memory import Call, Fault
+from tests.runtime.world import World, world
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
+
+bodies: Counter[str] = Counter()
+hold: list[float] = [3600.0]  # seconds that `held` takes
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    from trio.testing import MockClock
+
+    bodies.clear()
+    hold[:] = [3600.0]
+    return "trio", {"clock": MockClock(autojump_threshold=0)}
+
+
+@step(name="cancel-test held")
+async def held(name: str) -> str:
+    bodies[name] += 1
+    await anyio.sleep(hold[0])
+    return name
+
+
+@step(name="cancel-test released")
+async def released(name: str) -> str:
+    bodies[f"release {name}"] += 1
+    return name
+
+
+@workflow(name="cancel-test holding")
+async def holding(name: str) -> list[str]:
+    try:
+        return [await held(f"{name} {i}") for i in range(2)]
+    finally:
+        await released(name)
+
+
+@workflow(name="cancel-test stateless")
+async def stateless() -> int:
+    return 7
+
+
+async def started(world: World, run: str, flow: Any = holding, *args: Any) -> Handle[Any]:
+    start = await world.start(run, flow, *(args or (run,) if flow is holding else args))
+    return Handle(world.store, run, start)
+
+
+# -- who holds it ---------------------------------------------------------------------------------
+
+
+async def test_a_live_holder_learns_of_it_within_seconds() -> None:
+    """Its own bell tells it to look; the run's code cleans up and the run ends cancelled."""
+    async with world() as w:
+        handle = await started(w, "x")
+        await w.process()
+        await w.until(lambda: bodies["x 0"] == 1)
+        before = anyio.current_time()
+
+        assert await handle.cancel(reason="no money") == "requested"
+        with pytest.raises(RunCancelled, match="run 'x' was cancelled: no money"):
+            await handle.result()
+
+        assert anyio.current_time() - before < 3
+        assert bodies == {"x 0": 1, "release x": 1}
+        assert await handle.status() == "cancelled"
+        assert [(s.name, s.outcome) for s in await handle.steps()] == [
+            ("cancel-test held", "cancelled"),
+            ("cancel-test released", "value"),
+        ]
+
+
+async def test_asked_twice_it_is_one_request() -> None:
+    """The first reason counts, and a run that is over says so."""
+    async with world() as w:
+        handle = await started(w, "x")
+
+        assert await handle.cancel(reason="first") == "requested"
+        assert await handle.cancel(reason="second") == "requested"
+        await w.process()
+        assert await handle.cancel(wait=True, reason="third") == "cancelled"
+        assert await handle.cancel() == "finished"
+
+        with pytest.raises(RunCancelled, match="first"):
+            await handle.result()
+
+
+async def test_a_run_that_nobody_has_begun_is_never_begun() -> None:
+    """Its first worker records the outcome without running anything."""
+    async with world() as w:
+        handle, other = await started(w, "x"), await started(w, "y", stateless)
+        await handle.cancel()
+        await other.cancel()
+
+        await w.process()
+
+        assert (await recorded(handle)).status == (await recorded(other)).status == "cancelled"
+        assert not bodies
+        await w.until(lambda: not [name for name in w.there() if name.startswith("live/")])
+        assert len([name for name in w.there() if name.startswith("history/")]) == 2
+
+
+async def test_a_run_whose_worker_died_is_cancelled_by_the_next() -> None:
+    """The request is in the record, so it outlives everybody."""
+    async with world() as w:
+        handle = await started(w, "x")
+        one = await w.process()
+        await w.until(lambda: bodies["x 0"] == 1)
+        one.kill()
+        await handle.cancel()
+        await w.process()
+
+        assert await handle.cancel(wait=True) == "cancelled"
+        assert bodies == {"x 0": 1, "release x": 1}
+
+
+async def test_a_paused_worker_finds_it_when_it_wakes() -> None:
+    """While a process stands still nothing happens; then the cancellation is found."""
+    async with world() as w:
+        handle = await started(w, "x")
+        one = await w.process()
+        await w.until(lambda: bodies["x 0"] == 1)
+        one.pause()
+        await handle.cancel()
+        await anyio.sleep(5)
+        one.wake()
+
+        assert await handle.cancel(wait=True) == "cancelled"
+
+
+async def test_a_worker_that_is_stopped_leaves_the_cancellation_to_the_next() -> None:
+    """SIGTERM in the middle of a clean-up records nothing (P6); the next worker goes on with it."""
+    async with world() as w:
+        handle = await started(w, "x")
+        one = await w.process(grace=0.0)
+        await w.until(lambda: bodies["x 0"] == 1)
+        one.worker.stop()
+        await handle.cancel()
+        await one.gone.wait()
+        assert (await w.facts("x")).result is None
+        assert (await w.facts("x")).steps == []
+        await w.process()
+
+        assert await handle.cancel(wait=True) == "cancelled"
+
+
+async def test_run_that_needs_attention() -> None:
+    """A run that waits for other code cannot be cancelled by this code, and says so."""
+    async with world() as w:
+        handle = await started(w, "x", stateless)
+        name = names.step("x", handle.instance, "no")
+        await w.store.create(name, b"damaged", nonce="test")
+        await w.process()
+        await w.attention("x")
+
+        assert await handle.cancel() == "requested"
+        with pytest.raises(NeedsAttention):
+            await handle.cancel(wait=True)
+
+
+async def test_unknown_runs_and_other_instances() -> None:
+    """Nothing is written for an id that is not there, or means another instance now."""
+    async with world() as w:
+        handle = await started(w, "x")
+        there = w.there()
+        handle._start.instance = "another"  # as after a restart
+
+        with pytest.raises(NotFound, match="started anew"):
+            await handle.cancel()
+        assert w.there() == there
+        handle._run = "unknown"
+        with pytest.raises(NotFound, match="no run 'unknown'"):
+            await handle.cancel()
+
+
+# -- races with the end ---------------------------------------------------------------------------
+
+
+async def raced(at: int, kind: Any) -> tuple[int, str, str, Any]:
+    """Cancel while the worker's `at`th store call about the run is under way.
+
+    Returns how many such calls there were, and what the canceller was told, at once and after.
+    """
+    bodies.clear()
+    hold[:] = [1.0]
+    count = 0
+    reached = anyio.Event()
+
+    def fault(call: Call) -> Fault | None:
+        nonlocal count
+        if not any(part in call.name for part in ("runs/", "live/", "history/")):
+            return None
+        count += 1
+        if count != at:
+            return None
+        reached.set()
+        return Fault(kind, seconds=3)
+
+    async with world() as w:
+        handle = await started(w, "x")
+        await w.process(faults=fault)
+        with anyio.move_on_after(60):
+            await reached.wait()
+        answer = await handle.cancel()
+        ended = await handle.cancel(wait=True, timeout=600)
+        first = await recorded(handle)
+        await anyio.sleep(120)
+        assert await recorded(handle) == first
+        assert first.status == ended
+        assert not [name for name in w.there() if name.startswith(("live/", "attention/"))]
+        assert len([name for name in w.there() if name.startswith("history/")]) == 1
+        return count, answer, ended, {s.path: s.outcome for s in (await w.facts("x")).steps}
+
+
+@pytest.mark.parametrize("kind", ["delayed", "slow_reply"])
+async def test_cancelled_at_every_store_call(kind: str) -> None:
+    """Wherever the request falls there is one outcome, it never changes, and the caller knows."""
+    calls, *_ = await raced(0, kind)
+    told = Counter[tuple[str, str]]()
+
+    for at in range(1, calls + 1):
+        _, answer, ended, outcomes = await raced(at, kind)
+        told[answer, ended] += 1
+        if answer == "finished":
+            assert ended == "completed"
+        if ended == "completed":
+            assert "cancelled" not in outcomes.values()
+        elif outcomes:
+            assert list(outcomes.values()).count("cancelled") == 1
+
+    assert set(told) >= {("requested", "cancelled"), ("requested", "completed")}
+    assert ("finished", "completed") in told
+
+
+async def test_cancelled_in_the_very_moment_of_completion() -> None:
+    """A value that the function has returned is the outcome; the request comes too late."""
+    async with world() as w:
+        handle = await started(w, "x")
+        hold[:] = [1.0]
+
+        def fault(call: Call) -> Fault | None:
+            return Fault("delayed", seconds=9) if call.name.endswith("/result") else None
+
+        await w.process(faults=lambda call: fault(call) if call.verb == "create" else None)
+        await w.until(lambda: bodies["release x"] == 1)
+        await anyio.sleep(2)
+
+        assert await handle.cancel() == "requested"
+        assert await handle.cancel(wait=True) == "completed"
