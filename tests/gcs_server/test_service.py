@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,45 @@ def test_in_the_running_loop() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_made_while_it_stops_is_closed(turns: int) -> None:
+    """However far a connection has come when the server stops, its socket does not stay open."""
+
+    async def main() -> None:
+        async with serve({"bucket": Bucket()}) as url:
+            made = [socket.create_connection(("127.0.0.1", _port(url)), 5) for _ in range(3)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        for each in made:
+            with each, suppress(ConnectionResetError):
+                assert each.recv(1) == b""
+
+    asyncio.run(main())
+    gc.collect()  # what was left open is warned of now
+
+
+def test_it_stops_in_an_outage() -> None:
+    """Nothing opens the port again."""
+
+    async def main() -> int:
+        async with serve({"bucket": Bucket()}) as url:
+            await asyncio.to_thread(_outage, url)
+        return _port(url)
+
+    port = asyncio.run(main())
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def _outage(url: str) -> None:
+    with Http(url) as http:
+        assert http.call("POST", "/_durable/outage", {"seconds": 60}).status == 200
+
+
+def _port(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
 def _create(url: str) -> int:
     with Http(url) as http:
         return http.create("a").status
@@ -136,7 +177,7 @@ def _create(url: str) -> int:
 def test_a_port_that_is_taken() -> None:
     """The error comes to whoever asked, not to a thread that nobody looks at."""
     with serving({}) as server:
-        port = int(server.url.rpartition(":")[2])
+        port = _port(server.url)
         with pytest.raises(OSError, match="in use"), serving({}, port=port):
             pass
 

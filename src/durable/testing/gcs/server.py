@@ -11,13 +11,13 @@ from collections.abc import Coroutine
 
 from durable.testing.gcs.control import PREFIX, Controls, control
 from durable.testing.gcs.faults import Fault, Plan
+from durable.testing.gcs.listener import Listener
 from durable.testing.gcs.refusals import Refusal
 from durable.testing.gcs.routes import Route
 from durable.testing.gcs.service import Service
 from durable.testing.gcs.wire import Malformed, Parser, Request, Response, encode
 
 HOST = "127.0.0.1"
-QUIET_TURNS = 3  # of the event loop without a connection: what was just accepted has joined
 _NO_LINGER = struct.pack("ii", 1, 0)  # close with a reset, whatever is still to be sent
 
 
@@ -33,7 +33,7 @@ class Server:
         self.service = service
         self.port = port
         self.latency = latency
-        self._listener: asyncio.Server | None = None
+        self._listener = Listener(lambda: Connection(self))
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._landing: dict[asyncio.TimerHandle | int, tuple[Request, Route]] = {}
@@ -44,29 +44,19 @@ class Server:
         return f"http://{HOST}:{self.port}"
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: Connection(self), HOST, self.port, backlog=1024
-        )
-        self.port = self._listener.sockets[0].getsockname()[1]
+        self.port = self._listener.open(HOST, self.port)
 
     async def stop(self) -> None:
         """Close the port and every connection; what is under way late never lands."""
-        await self._close()
         for handle in self._landing:
             if isinstance(handle, asyncio.TimerHandle):
                 handle.cancel()
         self._landing.clear()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._until_nobody_is_connected()
-
-    async def _until_nobody_is_connected(self) -> None:
-        """A loop that ends before its transports have closed leaves their sockets open."""
-        quiet = 0
-        while quiet < QUIET_TURNS:
-            quiet = 0 if self._connections else quiet + 1
+        # A loop that ends before its transports have closed leaves their sockets open.
+        while self._listener.busy or self._tasks or self._connections:
+            self._listener.close()  # each time: a task may just have ended an outage
+            for task in self._tasks:
+                task.cancel()
             for connection in list(self._connections):
                 connection.abort()
             await asyncio.sleep(0)
@@ -186,16 +176,12 @@ class Server:
         self.service.handle(request, found)
 
     async def _outage(self, seconds: float) -> None:
-        await self._close()
-        await asyncio.sleep(seconds)
-        await self.start()
-
-    async def _close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        self._listener.close()
+        await self._listener.everybody_arrived()
         for connection in list(self._connections):
             connection.close()
+        await asyncio.sleep(seconds)
+        await self.start()
 
 
 class Connection(asyncio.Protocol):
