@@ -35,6 +35,8 @@ class Options:
         label: a name for people.
         runtime_folder: where lock files prove deaths on this host; None proves nothing.
         renew_in_thread: False renews as a task, for tests on a virtual clock.
+        polls: False looks for work only when nudged, for tests on a virtual clock: each poll
+            would be a stop on the way of time.
         observe: told of every call's progress, in the event loop.
         body_of: the function that runs as a step's body; tests put others in its place.
     """
@@ -48,6 +50,7 @@ class Options:
     label: str = field(default_factory=label)
     runtime_folder: Path | None = None
     renew_in_thread: bool = True
+    polls: bool = True
     observe: Callable[[str, Progress], None] = lambda run, progress: None
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
 

@@ -7,6 +7,7 @@ once, nothing is recorded, and the worker goes on under a new random id.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -50,7 +51,7 @@ class Worker:
         self.options = options or Options()
         self.drained = anyio.Event()
         self._stopping = anyio.Event()
-        self._nudge = anyio.Event()
+        self._nudges: dict[Callable[..., Awaitable[None]], anyio.Event] = {}
         self._until_idle = False
         self._presence = 0  # generation of our presence object
         self._sweeper = Sweeper(store=store, runtime_folder=self.options.runtime_folder)
@@ -89,6 +90,11 @@ class Worker:
             )
             self._finder = Finder(self.store, self._sweeper, self._holdings, self.options)
             self._finder.until_idle = until_idle
+            # What is asked again at once when there is news.
+            self._nudges = {
+                self._poll: anyio.Event(),
+                self._finder.answer_own_bell: anyio.Event(),
+            }
             neighbours = Neighbours(
                 self.store,
                 self._sweeper,
@@ -123,7 +129,8 @@ class Worker:
     def nudge(self) -> None:
         """Look for work now."""
         self._finder.hurry()
-        self._nudge.set()
+        for nudge in self._nudges.values():
+            nudge.set()
 
     def _on_change(self) -> None:
         if self._until_idle or self._holdings.left_over:
@@ -142,10 +149,11 @@ class Worker:
                 if not warned:
                     log.warning("the store does not answer: %s", e.message)
                 warned = True
-            with anyio.move_on_after(pause * self.store.system.uniform(0.8, 1.2)):
-                if work == self._poll:
-                    await self._nudge.wait()
-                    self._nudge = anyio.Event()
+            jittered = pause * self.store.system.uniform(0.8, 1.2)
+            with anyio.move_on_after(jittered if self.options.polls or warned else math.inf):
+                if work in self._nudges:
+                    await self._nudges[work].wait()
+                    self._nudges[work] = anyio.Event()
                 else:
                     await anyio.sleep_forever()
 
