@@ -1,4 +1,4 @@
-"""The store port: five verbs on named objects, every mutation conditional.
+"""The store port: six verbs on named objects, every mutation conditional.
 
 A `Backend` is one way to keep objects (memory, SQLite, GCS). It makes one attempt per call and
 tells three things apart: applied, refused by the precondition (`None` or `False`), and not
@@ -25,7 +25,7 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from durable.errors import StoreUnavailable
+from durable.errors import NotFound, StoreUnavailable
 from durable.system import System
 
 INLINE_BYTES_MAX = 4096  # GCS gives an object 8 KiB of custom metadata in all
@@ -119,6 +119,10 @@ class Backend(Protocol):
     async def list(self, prefix: str, token: str | None) -> Page: ...
 
     async def delete(self, name: str, generation: int) -> bool: ...
+
+    async def copy(self, source: str, generation: int, name: str) -> Written | None:
+        """Create `name` as that generation of `source`, metadata included, on the store's side."""
+        ...
 
     def now(self) -> float:
         """The store's present time, seconds since the epoch; can only be late, never early."""
@@ -262,6 +266,31 @@ class Store:
             if current.generation != generation:
                 return False
             await again.after(None)
+
+    async def copy(self, source: Stored, name: str) -> Written | Refused:
+        """Create `name` with the content and metadata of that generation of `source`.
+
+        The bytes stay on the store's side. A copy carries the source's nonce, so one whose answer
+        was lost is recognised; `Refused`: another object is there.
+
+        Raises:
+            NotFound: that generation of the source is gone.
+        """
+        again = _Again(self)
+        while True:
+            try:
+                written = await self.backend.copy(source.name, source.generation, name)
+                if written is not None:
+                    return written if again.first else _not_first(written)
+                current = await self.backend.read(name)
+            except StoreUnavailable as e:
+                await again.after(e)
+                continue
+            if current is None:
+                raise NotFound(f"the object {source.name!r} changed while it was being copied")
+            if current.meta.get("nonce") == source.meta.get("nonce"):
+                return _not_first(current)
+            return Refused(current)
 
     async def aclose(self) -> None:
         await self.backend.aclose()

@@ -30,7 +30,7 @@ _GENERATIONS = 2**62
 _SCRAMBLE = 0x2545F4914F6CDD1D  # odd, so multiplying by it is one-to-one
 
 T = TypeVar("T")
-Verb = Literal["create", "replace", "read", "list", "delete"]
+Verb = Literal["create", "replace", "read", "list", "delete", "copy"]
 
 
 class _Object(NamedTuple):
@@ -110,6 +110,14 @@ class Bucket:
                 return False
             self.drop(name)
             return True
+
+    def copy(self, source: str, generation: int, name: str) -> Written | None:
+        with self.lock:
+            there = self._objects.get(source)
+            if there is None or there.full.generation != generation or name in self._objects:
+                return None
+            put = self.put(name, there.full.body or b"", there.full.meta, inline=there.listed)
+        return Written(put.generation, put.updated)
 
     def peek(self, name: str) -> Stored | None:
         """The object itself, not a copy: the caller changes nothing of it."""
@@ -289,6 +297,9 @@ class MemoryBackend(Backend):
 
     async def delete(self, name: str, generation: int) -> bool:
         return await self._call("delete", name, lambda: self.bucket.delete(name, generation))
+
+    async def copy(self, source: str, generation: int, name: str) -> Written | None:
+        return await self._call("copy", name, lambda: self.bucket.copy(source, generation, name))
 
     def now(self) -> float:
         return self.bucket.now()

@@ -51,6 +51,10 @@ _LIST = """
     SELECT name, generation, created, updated, meta, CASE WHEN inline THEN body END
     FROM objects WHERE name >= ? AND name > ? AND name < ? ORDER BY name LIMIT ?
 """
+_COPY = """
+    INSERT INTO objects SELECT ?, ?, ?, ?, meta, inline, body FROM objects
+    WHERE name = ? AND generation = ? ON CONFLICT (name) DO NOTHING
+"""
 _LAST = "\U0010ffff" * 256  # behind every name, which has at most 1,024 bytes
 
 
@@ -141,6 +145,15 @@ class SqliteBackend(Backend):
         return await self._writer.ask(
             lambda db, _now: db.execute(_DELETE, (name, generation)).rowcount == 1, small=True
         )
+
+    async def copy(self, source: str, generation: int, name: str) -> Written | None:
+        new = self._new_generation()
+
+        def work(db: Connection, now: float) -> Written | None:
+            row = (name, new, now, now, source, generation)
+            return Written(new, now) if db.execute(_COPY, row).rowcount == 1 else None
+
+        return await self._writer.ask(work)
 
     def now(self) -> float:
         return self._system.boot() + self._offset

@@ -70,6 +70,36 @@ class StoreConformance:
     def store(self, backend: Backend) -> Store:
         return Store(backend)
 
+    # -- copies ----------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("size", [10, LISTED_BYTES + 1])
+    async def test_a_copy_is_the_same_object_under_another_name(
+        self, backend: Backend, size: int
+    ) -> None:
+        """Body, metadata and whether lists carry the body are the source's; its time is its own."""
+        first = await _create(backend, "from", b"x" * size, {"nonce": "n"})
+
+        copied = await backend.copy("from", first.generation, "to/there")
+
+        assert copied is not None
+        assert copied.generation != first.generation
+        stored = await _read(backend, "to/there")
+        assert (stored.body, stored.meta) == (b"x" * size, {"nonce": "n"})
+        assert stored.generation == copied.generation
+        (listed,) = (await backend.list("to/", None)).items
+        assert (listed.body is None) == (size > LISTED_BYTES)
+
+    async def test_a_copy_never_overwrites(self, backend: Backend) -> None:
+        """Where an object stands it stays, and of a generation that is gone nothing is copied."""
+        first = await _create(backend, "from", b"1", {"nonce": "n"})
+        await _create(backend, "there", b"2", {"nonce": "m"})
+
+        assert await backend.copy("from", first.generation, "there") is None
+        assert await backend.copy("from", first.generation + 1, "free") is None
+        assert await backend.copy("absent", first.generation, "free") is None
+        assert (await _read(backend, "there")).body == b"2"
+        assert await backend.read("free") is None
+
     # -- create and read -------------------------------------------------------------------------
 
     async def test_a_created_object_reads_back(self, backend: Backend) -> None:

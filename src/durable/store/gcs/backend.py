@@ -1,4 +1,4 @@
-"""The store port over a bucket: the five verbs as requests, and what their answers mean."""
+"""The store port over a bucket: the six verbs as requests, and what their answers mean."""
 
 from __future__ import annotations
 
@@ -105,6 +105,26 @@ class GcsBackend(Backend):
         if answer.status != 412:
             self._check_absent(what, answer)
         return False
+
+    async def copy(self, source: str, generation: int, name: str) -> Written | None:
+        if generation <= 0:
+            return None
+        what, token = f"copy of {source!r}", ""
+        while True:
+            url = self.place.copy_url(source, generation, name, token)
+            answer = await self._http.ask(Request("POST", url, what, LIST_SECONDS))
+            if answer.status == 412:
+                return None
+            if answer.status != 200:
+                self._check_absent(what, answer)
+                return None
+            try:
+                step = wire.rewritten(answer.body)
+            except msgspec.MsgspecError as e:
+                raise nonsense(self.place, what, e) from e
+            if isinstance(step, Written):
+                return step
+            token = step  # a large copy takes several calls
 
     def now(self) -> float:
         return self._clock.now()

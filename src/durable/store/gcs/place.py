@@ -17,6 +17,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _FORM = "Write gs://bucket, gs://bucket/prefix or gs://bucket/prefix?userProject=project."
 _WRITE_FIELDS = "generation,updated"
 _READ_FIELDS = "generation,metadata,size,timeCreated,updated"
+_COPY_FIELDS = f"rewriteToken,resource({_WRITE_FIELDS})"
 _LIST_FIELDS = "items(name,generation,metadata,timeCreated,updated),nextPageToken"
 _PAGE_SIZE = 1000  # the most that GCS gives
 
@@ -85,6 +86,15 @@ class Place(NamedTuple):
     def delete_url(self, name: str, generation: int) -> str:
         """That generation of an object."""
         return f"{self._object(name)}?ifGenerationMatch={generation}{self._common}"
+
+    def copy_url(self, source: str, generation: int, name: str, token: str) -> str:
+        """Copy that generation of `source` to `name`, which must not exist; `token` goes on."""
+        target = quote(self.prefix + name, safe="")
+        going_on = f"&rewriteToken={quote(token, safe='')}" if token else ""
+        return (
+            f"{self._object(source)}/rewriteTo/b/{self.bucket}/o/{target}?ifGenerationMatch=0"
+            f"&ifSourceGenerationMatch={generation}&fields={_COPY_FIELDS}{going_on}{self._common}"
+        )
 
     def list_url(self, prefix: str, token: str | None) -> str:
         """One page of the objects whose names start with `prefix`."""

@@ -53,6 +53,11 @@ class _Items(msgspec.Struct):
     nextPageToken: str | None = None  # noqa: N815  # GCS's word
 
 
+class _Rewrite(msgspec.Struct):
+    resource: _Resource | None = None  # once it is done
+    rewriteToken: str = ""  # noqa: N815  # GCS's word
+
+
 class Described(msgspec.Struct, frozen=True):
     """A resource that was read: the object, its body only if it is small, and the body's size."""
 
@@ -62,6 +67,7 @@ class Described(msgspec.Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_resource = msgspec.json.Decoder(_Resource, strict=False).decode
+_decode_rewrite = msgspec.json.Decoder(_Rewrite, strict=False).decode
 _decode_items = msgspec.json.Decoder(_Items, strict=False).decode
 
 
@@ -100,6 +106,18 @@ def written(answer: bytes) -> Written:
     """
     resource = _decode_resource(answer)
     return Written(resource.generation, resource.updated.timestamp())
+
+
+def rewritten(answer: bytes) -> Written | str:
+    """From the answer to a rewrite: the copy, or the token with which to go on.
+
+    Raises:
+        msgspec.MsgspecError: it is not what GCS answers.
+    """
+    found = _decode_rewrite(answer)
+    if found.resource is None:
+        return found.rewriteToken
+    return Written(found.resource.generation, found.resource.updated.timestamp())
 
 
 def described(name: str, answer: bytes) -> Described:
