@@ -56,7 +56,8 @@ async def test_a_run_in_two_places_is_shown_once(bucket: Bucket, client: Client)
             message="m", nonce="n", time=1.0,
         )  # fmt: skip
         bucket.create(names.attention("default", run), records.encode(hint), {}, True)
-    put_history(bucket, "over", bucket.now())
+    over = await client.get("over")
+    put_history(bucket, "over", bucket.now(), instance=over.instance)
 
     assert await shown(client) == [("tried", "waiting"), ("over", "completed")]
 
@@ -75,11 +76,11 @@ async def test_old_runs_are_found_too(bucket: Bucket, client: Client) -> None:
     ]
 
 
-def put_history(bucket: Bucket, run: str, ended: float) -> None:
+def put_history(bucket: Bucket, run: str, ended: float, *, instance: str = "abc") -> None:
     from durable.protocol.moments import stamp
 
     entry = History(
-        run=run, instance="abc", workflow="shop.checkout", status="completed",
+        run=run, instance=instance, workflow="shop.checkout", status="completed",
         started=ended - 1, ended=ended, nonce="n",
     )  # fmt: skip
     bucket.create(names.history(stamp(ended), run), records.encode(entry), {}, True)

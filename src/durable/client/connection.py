@@ -16,6 +16,7 @@ from durable.client import reading, requests
 from durable.client.coordination import Coordination
 from durable.client.handles import Handle, Looks, outcome_of, recorded
 from durable.client.listing import RunList
+from durable.client.repair import Repair
 from durable.client.requests import Request
 from durable.configuration import code_version, settings
 from durable.decorators import WorkflowFunction, workflows
@@ -74,7 +75,7 @@ async def connect(
             await store.aclose()
 
 
-class Client(Coordination):
+class Client(Coordination, Repair):
     """Starts runs and finds them again. An asynchronous context manager.
 
     Args:
@@ -151,6 +152,7 @@ class Client(Coordination):
                     ),
                 ),
             )
+            started = await self._revived(request, started)
         if isinstance(marked, Written):
             await self._ring(names.queue_bell(request.start.queue))
         return self._handle_of(request, started)
@@ -175,6 +177,7 @@ class Client(Coordination):
         try:
             with _may_have_started(request.run):
                 written = await worker.start_here(request.run, request.start)
+                written = await self._revived(request, written)
             handle: Handle[R] = self._handle_of(request, written)
             if handle.queue != request.start.queue:
                 # It exists in another queue, where its own marker is: this one is not its.
@@ -236,6 +239,22 @@ class Client(Coordination):
             start = reading.decode_start(request.run, started.current)
             requests.check_same(request, start)
         return Handle(self.store, request.run, start, request.definition.returns)
+
+    async def _revived(self, request: Request, started: Written | Refused) -> Written | Refused:
+        """The id of a purged run is free: ours is a new run in the place of the tombstone."""
+        while isinstance(started, Refused) and started.current is not None:
+            there = started.current
+            if not reading.decode_start(request.run, there).tombstone:
+                break
+            started = await self.store.replace(
+                there.name, there.generation, records.encode(request.start),
+                nonce=request.start.nonce, earlier=there.meta.get("nonce", ""),
+            )  # fmt: skip
+            if isinstance(started, Written):
+                # A worker may have seen the tombstone and be about to let the marker go.
+                token = self.store.system.token
+                await markers.wake(self.store, request.run, request.start, nonce=token)
+        return started
 
     async def _ring(self, bell: str) -> None:
         """A lost ring costs at most one slow period: twice is enough trying."""

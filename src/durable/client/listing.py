@@ -92,10 +92,10 @@ class RunList:
         live = await self._live()  # first: a run that ends meanwhile is then in the history
         flagged = await self._flagged()
         today = await self._ended(f"history/{self._today}/")
-        over = {summary.id for summary in today}
+        over = {(summary.id, summary.instance) for summary in today}
         held = {summary.id for summary in live}
-        waiting = [s for s in live if s.id not in over]
-        waiting += [s for s in flagged if s.id not in over and s.id not in held]
+        waiting = live + [s for s in flagged if s.id not in held]
+        waiting = [s for s in waiting if (s.id, s.instance) not in over]
         waiting.sort(key=lambda s: s.started, reverse=True)
         return waiting + today
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, Self, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 
@@ -32,14 +33,18 @@ class Status(str):
 
     Attributes:
         reason: why a run waits or needs attention; empty where there is nothing to say.
+        interrupted: whoever started it died before telling the workers; starting it again under
+            the same id, or retrying it, does.
     """
 
-    __slots__ = ("reason",)
+    __slots__ = ("interrupted", "reason")
     reason: str
+    interrupted: bool
 
-    def __new__(cls, word: Word, reason: str = "") -> Self:
+    def __new__(cls, word: Word, reason: str = "", *, interrupted: bool = False) -> Self:
         status = super().__new__(cls, word)
         status.reason = reason
+        status.interrupted = interrupted
         return status
 
 
@@ -57,6 +62,7 @@ class StepSummary:
         attempts: how often the body was tried.
         epoch: under which owner of the run it was recorded.
         time: when, in seconds since the epoch by the store's clock.
+        note: who recorded it by hand, and why.
     """
 
     path: str
@@ -67,6 +73,7 @@ class StepSummary:
     attempts: int
     epoch: int
     time: float
+    note: str = ""
 
 
 # -- one run ---------------------------------------------------------------------------------------
@@ -133,7 +140,7 @@ async def load(store: Store, run: str) -> Facts:
         facts = await facts_of_runs.load(store, run)
     except CorruptFact as e:
         raise corrupt(run, e) from e
-    if facts is None:
+    if facts is None or facts.start.tombstone:
         raise NotFound(f"there is no run {run!r}", hint="`durable list` shows the runs", run=run)
     return facts
 
@@ -167,7 +174,8 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     result = await read_result(store, run, start.instance)  # it may have ended meanwhile
     if result is not None:
         return Status(result.status)
-    return Status("waiting", "its start was interrupted: start it again under the same id")
+    why = "its start was interrupted: start it again under the same id, or retry it"
+    return Status("waiting", why, interrupted=True)
 
 
 def summarize(facts: Facts) -> list[StepSummary]:
@@ -177,7 +185,7 @@ def summarize(facts: Facts) -> list[StepSummary]:
     paths = {step.path for step in journal.order}
     tried = [
         StepSummary(
-            path=attempt.path, name=_name_of(attempt.path), outcome="retrying", value=None,
+            path=attempt.path, name=name_of(attempt.path), outcome="retrying", value=None,
             error=f"{attempt.failure.type}: {attempt.failure.message}", attempts=attempt.attempt,
             epoch=attempt.epoch, time=attempt.time,
         )
@@ -192,7 +200,7 @@ def _summary(step: Step) -> StepSummary:
     return StepSummary(
         path=step.path, name=step.name, outcome=step.outcome, value=plain_value(step.value),
         error=f"{failure.type}: {failure.message}" if failure else "", attempts=step.attempt,
-        epoch=step.epoch, time=step.time,
+        epoch=step.epoch, time=step.time, note=step.note,
     )  # fmt: skip
 
 
@@ -206,9 +214,10 @@ def plain_value(stored: msgspec.Raw | msgspec.UnsetType) -> object:
         return msgspec.json.decode(stored)
 
 
-def _name_of(path: str) -> str:
+def name_of(path: str) -> str:
+    """The name of what is called at that path."""
     last = path.rsplit("/", 1)[-1]
-    return last.split("=", 1)[0] if "=" in last else last.rsplit(".", 1)[0]
+    return unquote(last.split("=", 1)[0] if "=" in last else last.rsplit(".", 1)[0])
 
 
 # -- workers ---------------------------------------------------------------------------------------

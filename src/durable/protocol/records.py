@@ -47,6 +47,7 @@ class Step(msgspec.Struct, omit_defaults=True):
     value: msgspec.Raw | UnsetType = UNSET  # values.encode
     failure: Failure | None = None
     attempt: int = 1
+    note: str = ""  # who recorded it by hand, and why
 
 
 class Attempt(msgspec.Struct, omit_defaults=True):

@@ -118,6 +118,9 @@ class Runner:
             return await self._park(
                 None, Attention("corrupt", f"run {self.run!r}: {e}", hint=_CORRUPT_HINT)
             )
+        if facts.start.tombstone:  # purged: what a late wake has left is cleared away
+            self.spawn_last(self._delete_marker)
+            return True
         if facts.start.queue != self.held.marker.queue:
             return await self._send_home(facts)
         if facts.result is not None:
@@ -285,7 +288,7 @@ class Runner:
 
         async def look() -> bool:
             facts = await load(self.around.store, self.run)
-            return facts is not None and facts.result is None
+            return facts is not None and facts.result is None and not facts.start.tombstone
 
         if not await markers.let_go(self.around.store, self.held, look):
             await self._give_back()

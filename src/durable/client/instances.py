@@ -1,0 +1,145 @@
+"""New instances of runs: a folder with what is kept of the old one, then `start`, then a wake.
+
+The folder comes first and `start` last, by compare-and-swap: until then nobody looks into the
+folder, and from then on the old instance is over (see `protocol.instances` for what is kept). A
+process that dies in between leaves a folder that no `start` names; purging the run removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import msgspec
+
+from durable.client import reading
+from durable.client.requests import random_id
+from durable.errors import Conflict
+from durable.protocol import instances, names, records
+from durable.protocol.names import Fact
+from durable.protocol.records import Start, Step
+from durable.runtime import flags, markers
+from durable.runtime.branches import map_in
+from durable.runtime.facts import Facts
+from durable.store import Refused, Store, Stored
+
+COPIES_AT_ONCE = 16
+
+# What of an instance's folder belongs to a call, and so is kept or left out with it.
+_OF_CALLS = frozenset({"steps", "undo"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """What the folder of a new instance is to hold.
+
+    Attributes:
+        source: the id of the run whose record is copied; `facts` are its.
+        run: the id of the run that the new instance is of.
+        kept: paths of the calls whose records are copied.
+        said: who does it and why; shown among the run's epochs.
+        extra: a record that the old instance does not have.
+    """
+
+    store: Store
+    source: str
+    facts: Facts
+    run: str
+    instance: str
+    kept: Collection[str]
+    said: str
+    extra: Step | None = None
+
+    async def make(self) -> None:
+        """Fill the folder; twice is as once."""
+        store, facts = self.store, self.facts
+        await self._copy_kept()
+        steps = [step for step in facts.steps if step.path in self.kept]
+        if self.extra is not None:
+            steps.append(self.extra)
+            name = names.step(self.run, self.instance, self.extra.path)
+            await store.create(name, records.encode(self.extra), nonce=self.extra.nonce)
+        epochs = {e.epoch for e in facts.epochs} | facts.recorded_epochs()
+        claim = instances.closing_epoch(
+            epochs, steps, said=self.said, nonce=store.system.token(), now=store.now()
+        )
+        name = names.epoch(self.run, self.instance, claim.epoch)
+        await store.create(name, records.encode(claim), nonce=claim.nonce)
+
+    async def _copy_kept(self) -> None:
+        folder = names.instance_folder(self.source, self.facts.start.instance)
+        target = names.instance_folder(self.run, self.instance)
+        parts = {names.path_part(path) for path in self.kept}
+
+        async def copy(stored: Stored) -> None:
+            await self.store.copy(stored, target + stored.name.removeprefix(folder))
+
+        listed = [stored async for stored in self.store.list(folder)]
+        copied = [s for s in listed if self._keeps(names.parse_fact(self.source, s.name), parts)]
+        await map_in(None, copy, copied, COPIES_AT_ONCE)
+
+    def _keeps(self, fact: Fact | None, parts: Collection[str]) -> bool:
+        if fact is None:
+            return False
+        if fact.kind == "epochs":
+            return self.run == self.source  # another run counts its own owners
+        return fact.kind in _OF_CALLS and fact.rest in parts
+
+
+async def replace(
+    store: Store,
+    run: str,
+    facts: Facts,
+    kept: Collection[str],
+    *,
+    said: str,
+    extra: Step | None = None,
+) -> Start:
+    """Make a new instance of the run, with the records of the calls at the `kept` paths.
+
+    Args:
+        facts: of the present instance, which is over or stuck.
+        said: who does it and why.
+        extra: a record that the old instance does not have.
+
+    Returns:
+        The `start` that now names the new instance.
+
+    Raises:
+        Conflict: somebody else replaced the instance meanwhile.
+    """
+    current = await _unchanged(store, run, facts.start)
+    start = msgspec.structs.replace(
+        facts.start, instance=random_id(store.system), nonce=store.system.token(),
+        created=store.now(),
+    )  # fmt: skip
+    copy = Copy(
+        store=store, source=run, facts=facts, run=run, instance=start.instance, kept=kept,
+        said=said, extra=extra,
+    )  # fmt: skip
+    await copy.make()
+    written = await store.replace(
+        current.name, current.generation, records.encode(start),
+        nonce=start.nonce, earlier=current.meta.get("nonce", ""),
+    )  # fmt: skip
+    if isinstance(written, Refused):
+        raise _changed(run)
+    await markers.wake(store, run, start, nonce=store.system.token)
+    await flags.unflag(store, start.queue, run)
+    return start
+
+
+async def _unchanged(store: Store, run: str, start: Start) -> Stored:
+    """`start` as it stands, read after the folder: what was decided from that still holds."""
+    stored = await store.read(names.start(run))
+    if stored is None or reading.decode_start(run, stored).instance != start.instance:
+        raise _changed(run)
+    return stored
+
+
+def _changed(run: str) -> Conflict:
+    return Conflict(
+        f"run {run!r} was restarted, retried or purged by somebody else meanwhile",
+        hint=f"look at it again: `durable show {run}`",
+        run=run,
+    )

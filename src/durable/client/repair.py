@@ -1,0 +1,247 @@
+"""The client's words for runs that went wrong: retry, restart, fork, skip, release."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+import msgspec
+
+from durable.client import instances, reading
+from durable.client.handles import Handle
+from durable.client.requests import random_id
+from durable.decorators import workflows
+from durable.errors import Conflict, LeaseTaken, UsageError
+from durable.protocol import instances as rules
+from durable.protocol import names, records, values
+from durable.protocol.records import Start, Step
+from durable.runtime import flags, markers
+from durable.runtime.facts import Facts
+from durable.runtime.sweeper import Sweeper
+from durable.store import Refused, Store
+from durable.system import label
+
+BY_HAND = 0  # the epoch of records that no owner of the run has written
+
+
+class Repair:
+    """Each verb says who did it and why: `by` (default: this user and host) and `reason`.
+
+    Args:
+        store: where the runs are.
+    """
+
+    store: Store
+
+    async def retry(self, id: str, *, reason: str = "", by: str = "") -> Handle[Any]:
+        """Let a failed or cancelled run go on from what failed.
+
+        The run gets a new instance that keeps the recorded values. Calls that failed, were
+        cancelled or were undone are made again, with all their attempts. A run that needs
+        attention goes on as it is, and its deaths are no longer counted.
+
+        Returns:
+            The handle of the instance that goes on.
+
+        Raises:
+            NotFound: there is no run of that id.
+            Conflict: the run has completed, or is not over; or somebody else changed it.
+        """
+        facts = await reading.load(self.store, id)
+        if facts.result is None:
+            return await self._wake_stuck(id, facts.start)
+        _check_failed(id, facts)
+        kept = rules.successes(facts.steps)
+        said = _said("retry", by, reason)
+        return _handle(
+            self.store, id, await instances.replace(self.store, id, facts, kept, said=said)
+        )
+
+    async def restart(self, id: str, *, reason: str = "", by: str = "") -> Handle[Any]:
+        """Run it again from the beginning, with the same input; nothing recorded is kept.
+
+        Raises:
+            NotFound: there is no run of that id.
+            Conflict: it is neither over nor stuck; or somebody else changed it.
+        """
+        facts = await reading.load(self.store, id)
+        if facts.result is None:
+            await self._check_stuck(id, facts.start)
+        said = _said("restart", by, reason)
+        start = await instances.replace(self.store, id, facts, (), said=said)
+        return _handle(self.store, id, start)
+
+    async def fork(
+        self,
+        id: str,
+        before: str,
+        *,
+        new_id: str | None = None,
+        input: msgspec.Raw | None = None,
+        reason: str = "",
+        by: str = "",
+    ) -> Handle[Any]:
+        """Start a new run that shares the past of this one up to a call.
+
+        Args:
+            id: of the run to fork, over or not.
+            before: the path of the call from which the new run goes its own way, or a step's
+                name for the first call of it.
+            new_id: default: a random one.
+            input: the new run's, encoded; default: the same.
+
+        Raises:
+            NotFound: there is no such run, or it has recorded no such call.
+            Conflict: the new id is taken.
+        """
+        run = random_id(self.store.system) if new_id is None else new_id
+        names.check_id(run)
+        facts = await reading.load(self.store, id)
+        kept = rules.before(facts.journal().order, before, id)
+        if await self.store.read(names.start(run)) is not None:
+            raise _taken(run)
+        start = msgspec.structs.replace(
+            facts.start, instance=random_id(self.store.system), nonce=self.store.system.token(),
+            created=self.store.now(), input=facts.start.input if input is None else input,
+            tags={**facts.start.tags, "forked-from": id},
+        )  # fmt: skip
+        said = _said(f"fork of {id}", by, reason)
+        copy = instances.Copy(
+            store=self.store, source=id, facts=facts, run=run, instance=start.instance,
+            kept=kept, said=said,
+        )  # fmt: skip
+        await copy.make()
+        written = await self.store.create(
+            names.start(run), records.encode(start), nonce=start.nonce
+        )
+        if isinstance(written, Refused):
+            raise _taken(run)
+        await markers.wake(self.store, run, start, nonce=self.store.system.token)
+        return _handle(self.store, run, start)
+
+    async def skip(
+        self, id: str, path: str, value: object, *, reason: str = "", by: str = ""
+    ) -> Handle[Any]:
+        """Record a value for a call that cannot get one by itself, and let the run go on.
+
+        Args:
+            path: of the call, as `durable show` or the error says it.
+            value: what the call returns; without the step's annotation: builtins.
+            reason: recorded with it, as `by` is.
+
+        Raises:
+            Conflict: the call has an outcome already, or the run has completed.
+        """
+        facts = await reading.load(self.store, id)
+        recorded = next((step for step in facts.steps if step.path == path), None)
+        if recorded is not None and (recorded.outcome == "value" or facts.result is None):
+            raise Conflict(
+                f"call {path!r} of run {id!r} has an outcome already: {recorded.outcome}",
+                hint="what is recorded never changes; fork the run before that call instead",
+                run=id,
+            )
+        skipped = self._skipped(facts, path, value, _said("skip", by, reason))
+        if facts.result is not None:
+            _check_failed(id, facts)
+            kept = rules.successes(facts.steps)
+            said = _said(f"skip {path}", by, reason)
+            start = await instances.replace(self.store, id, facts, kept, said=said, extra=skipped)
+            return _handle(self.store, id, start)
+        name, body = names.step(id, facts.start.instance, path), records.encode(skipped)
+        if isinstance(await self.store.create(name, body, nonce=skipped.nonce), Refused):
+            raise Conflict(f"call {path!r} of run {id!r} got an outcome just now", run=id)
+        await self._wake(id, facts.start)
+        return _handle(self.store, id, facts.start)
+
+    async def release(self, id: str, *, force: bool = False) -> bool:
+        """Take a run from a worker that holds it; False: nobody does.
+
+        Args:
+            force: also from a live one, which is fenced: the run's next owner has a higher epoch.
+
+        Raises:
+            NotFound: there is no run of that id.
+            LeaseTaken: the holder is alive, and `force` is not given.
+        """
+        start = await reading.read_start(self.store, id)
+        while (found := await markers.read(self.store, start.queue, id)) is not None:
+            stored, marker = found
+            if not marker.holder:
+                return False
+            dead = await Sweeper(store=self.store, runtime_folder=None).takeable(marker.holder)
+            if not dead and not force:
+                raise LeaseTaken(
+                    f"run {id!r} is held by worker {marker.holder}, which is alive",
+                    hint="stop that worker, or fence it: `durable release RUN --force`",
+                    run=id,
+                )
+            token = self.store.system.token()
+            unowned = msgspec.structs.replace(
+                marker, holder="", owner="", why="takeover" if dead else "drain", nonce=token
+            )
+            if await markers.replace_unowned(self.store, stored, unowned):
+                await markers.ring(self.store, names.queue_bell(start.queue), token)
+                await markers.ring(self.store, names.worker_bell(marker.holder), token)
+                return True
+        return False
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    async def _wake(self, id: str, start: Start) -> None:
+        flagged = await flags.read(self.store, start.queue, id) is not None
+        await markers.wake(self.store, id, start, flagged=flagged, nonce=self.store.system.token)
+
+    async def _wake_stuck(self, id: str, start: Start) -> Handle[Any]:
+        await self._check_stuck(id, start)
+        await self._wake(id, start)
+        return _handle(self.store, id, start)
+
+    async def _check_stuck(self, id: str, start: Start) -> None:
+        """Nobody works on the run, and nobody will: it needs attention, or was never announced."""
+        status = await reading.read_status(self.store, id, start)
+        if status != "needs-attention" and not status.interrupted:
+            raise Conflict(
+                f"run {id!r} is not over: {status}", hint="wait for it, or cancel it first", run=id
+            )
+
+    def _skipped(self, facts: Facts, path: str, value: object, said: str) -> Step:
+        if not path or path.startswith("/"):
+            raise UsageError(f"{path!r} is no path of a call", hint="`durable show` lists them")
+        raw, _ = values.encode_result(value, None, name=path)
+        number = sum(step.epoch == BY_HAND for step in facts.steps) + 1
+        return Step(
+            path=path, name=reading.name_of(path), outcome="value", epoch=BY_HAND, n=number,
+            nonce=self.store.system.token(), time=self.store.now(), value=msgspec.Raw(raw),
+            note=said,
+        )  # fmt: skip
+
+
+def _check_failed(id: str, facts: Facts) -> None:
+    assert facts.result is not None
+    if facts.result.status == "completed":
+        raise Conflict(
+            f"run {id!r} has completed: there is nothing to retry",
+            hint="restart it under the same id, or fork it from a call",
+            run=id,
+        )
+
+
+def _handle(store: Store, run: str, start: Start) -> Handle[Any]:
+    definition = workflows().get(start.workflow)
+    return Handle(store, run, start, None if definition is None else definition.returns)
+
+
+def _taken(run: str) -> Conflict:
+    return Conflict(f"run id {run!r} is taken", hint="choose another one", run=run)
+
+
+def _said(verb: str, by: str, reason: str) -> str:
+    who = by or f"{_user()} on {label()}"
+    return f"{verb} by {who}" + (f": {reason}" if reason else "")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number without a name
+        return "somebody"

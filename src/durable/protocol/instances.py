@@ -1,0 +1,61 @@
+"""What a new instance of a run keeps of an old one's record.
+
+Records keep their order numbers and stay byte for byte what they were, so they may be copied on
+the store's side; what is left out leaves a hole, which the order of replay does not mind (see
+`durable.protocol.journal`). An epoch claim that closes the copy says who made the new instance
+and why. It also keeps epochs rising under one run id, as outside systems that compare them expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from durable.errors import NotFound
+from durable.protocol.journal import seen
+from durable.protocol.records import Epoch, Step
+
+UNDO = "undo"  # the kind of the records of undo actions
+
+
+def successes(steps: Iterable[Step]) -> set[str]:
+    """Paths of the calls that a retry keeps: those that gave a value and were not undone."""
+    found = list(steps)
+    undone = {step.path.removeprefix(f"{UNDO}/") for step in found if step.kind == UNDO}
+    return {
+        step.path
+        for step in found
+        if step.outcome == "value" and step.kind != UNDO and step.path not in undone
+    }
+
+
+def before(order: Iterable[Step], call: str, run: str) -> set[str]:
+    """Paths of the calls that were recorded before `call`: a path, or a step's name.
+
+    Raises:
+        NotFound: the run has recorded no such call.
+    """
+    paths: set[str] = set()
+    for step in order:
+        if call in {step.path, step.name}:
+            return paths
+        paths.add(step.path)
+    raise NotFound(
+        f"run {run!r} has recorded no call {call!r}",
+        hint=f"`durable show {run}` lists its calls",
+        run=run,
+    )
+
+
+def closing_epoch(
+    epochs: Collection[int], kept: Iterable[Step], *, said: str, nonce: str, now: float
+) -> Epoch:
+    """The claim that stands behind what was copied: nobody's, but higher than all before.
+
+    Args:
+        epochs: the numbers of the old instance's claims; without any, its owner's was 1.
+        said: who made the new instance and why.
+    """
+    number = max(epochs, default=1) + 1
+    return Epoch(
+        epoch=number, worker="", label=said, why="wake", nonce=nonce, time=now, seen=seen(kept)
+    )

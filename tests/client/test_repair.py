@@ -1,0 +1,305 @@
+"""Retry, restart, fork, skip, release: what a person does to a run that went wrong."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import pytest
+
+from durable import gather, step, workflow
+from durable.client import Client, reading
+from durable.client.handles import Handle
+from durable.errors import Conflict, LeaseTaken, NotFound, RunFailed
+from durable.protocol import names, records
+from durable.protocol.records import Epoch, Lease
+from durable.runtime.worker import Worker
+from durable.store import Store
+from durable.store.memory import Bucket
+from tests.client.shop import checkout
+
+pytestmark = pytest.mark.anyio
+
+ran: list[str] = []
+broken: set[str] = set()
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    ran.clear()
+    broken.clear()
+
+
+@step(attempts=1)
+async def work(what: str) -> str:
+    ran.append(what)
+    if what in broken:
+        raise ValueError(f"{what} is broken")
+    return f"{what} done"
+
+
+@workflow
+async def chain(last: str = "c") -> list[str]:
+    return [await work("a"), await work("b"), await work(last)]
+
+
+@workflow
+async def fan() -> tuple[str, ...]:
+    return await gather(work("left"), work("right"))
+
+
+async def _fail(client: Client, run: str = "x") -> None:
+    with pytest.raises(RunFailed):
+        await client.run(chain.options(id=run))
+
+
+async def _go_on(client: Client, run: str = "x") -> list[str]:
+    return await client.run(chain.options(id=run))
+
+
+# -- retry ----------------------------------------------------------------------------------------
+
+
+async def test_a_retried_run_goes_on_from_what_failed(client: Client) -> None:
+    """Recorded values are kept; the failed call is made again; the outcome is a new one."""
+    broken.add("b")
+    await _fail(client)
+    broken.clear()
+    old = await client.get("x")
+
+    handle = await client.retry("x", reason="mended")
+
+    assert handle.instance != old.instance
+    assert await _go_on(client) == ["a done", "b done", "c done"]
+    assert ran == ["a", "b", "b", "c"]
+    assert await handle.result() == ["a done", "b done", "c done"]
+    with pytest.raises(RunFailed):
+        await old.result()  # a handle stays with its instance
+
+
+async def test_a_retry_fails_again_if_nothing_was_mended(client: Client) -> None:
+    """The failed call runs once more and its new error is the outcome."""
+    broken.add("b")
+    await _fail(client)
+
+    await client.retry("x")
+
+    await _fail(client)
+    assert ran == ["a", "b", "b"]
+
+
+async def test_successes_beside_a_failure_are_kept(client: Client) -> None:
+    """Of branches side by side only those without a value run again."""
+    broken.add("left")
+    with pytest.raises(RunFailed):
+        await client.run(fan.options(id="x"))
+    paths = [s.path for s in await (await client.get("x")).steps() if s.outcome == "value"]
+    broken.clear()
+    ran.clear()
+
+    await client.retry("x")
+
+    assert await client.run(fan.options(id="x")) == ("left done", "right done")
+    assert ran == (["left"] if paths else ["left", "right"])
+
+
+async def test_epochs_rise_over_instances_and_say_who_made_them(
+    client: Client, store: Store
+) -> None:
+    """An outside system that rejects lower epochs accepts the retried run."""
+    broken.add("b")
+    await _fail(client)
+    for _ in range(2):
+        await client.retry("x", reason="again", by="ann")
+        await _fail(client)
+
+    facts = await reading.load(store, "x")
+
+    assert [e.epoch for e in sorted(facts.epochs, key=lambda e: e.epoch)] == [2, 3, 4, 5]
+    assert [e.label for e in facts.epochs if not e.worker] == ["retry by ann: again"] * 2
+
+
+async def test_only_failures_are_retried(client: Client) -> None:
+    """A completed run, a run that goes on and an unknown one are refused, nothing written."""
+    await client.run(chain.options(id="done"))
+    await client.start(chain.options(id="open"))
+
+    with pytest.raises(Conflict, match="has completed"):
+        await client.retry("done")
+    with pytest.raises(Conflict, match="is not over: waiting"):
+        await client.retry("open")
+    with pytest.raises(NotFound):
+        await client.retry("nobody")
+
+
+async def test_two_who_retry_make_one_new_instance(client: Client) -> None:
+    """The second is told that somebody was quicker, or finds the run not over."""
+    broken.add("b")
+    await _fail(client)
+    won: list[Handle[object]] = []
+    lost: list[Conflict] = []
+
+    async def retry() -> None:
+        try:
+            won.append(await client.retry("x"))
+        except Conflict as e:
+            lost.append(e)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(retry)
+
+    assert (len(won), len(lost)) == (1, 4)
+    assert won[0].instance == (await client.get("x")).instance
+
+
+# -- restart --------------------------------------------------------------------------------------
+
+
+async def test_a_restarted_run_begins_anew(client: Client) -> None:
+    """Nothing recorded is kept; the old outcome is what the old handle still shows."""
+    assert await _go_on(client) == ["a done", "b done", "c done"]
+
+    await client.restart("x")
+
+    assert str(await (await client.get("x")).status()) == "waiting"
+    assert [r.status async for r in client.list() if r.id == "x"] == ["waiting"]
+    await _go_on(client)
+    assert ran == ["a", "b", "c"] * 2
+
+
+# -- fork -----------------------------------------------------------------------------------------
+
+
+async def test_a_fork_shares_the_past_up_to_a_call(client: Client) -> None:
+    """The new run executes from that call on; the old one stays as it is."""
+    await _go_on(client)
+    ran.clear()
+
+    handle = await client.fork("x", "work.2", new_id="y")
+
+    assert await _go_on(client, "y") == ["a done", "b done", "c done"]
+    assert ran == ["b", "c"]
+    assert await handle.result() == await (await client.get("x")).result()
+    assert [r.tags async for r in client.list() if r.id == "y"] == [{"forked-from": "x"}]
+
+
+async def test_a_fork_may_have_another_input(client: Client) -> None:
+    """The recorded past stays, what follows sees the new input."""
+    await _go_on(client)
+    ran.clear()
+
+    await client.fork("x", "work.3", new_id="y", input=_raw({"args": ["d"], "kwargs": {}}))
+
+    assert await client.run(chain.options(id="y"), "d") == ["a done", "b done", "d done"]
+    assert ran == ["d"]
+
+
+async def test_a_fork_needs_a_call_and_a_free_id(client: Client) -> None:
+    """An unknown call and a taken id are refused."""
+    await _go_on(client)
+
+    with pytest.raises(NotFound, match=r"no call 'work\.9'"):
+        await client.fork("x", "work.9")
+    with pytest.raises(Conflict, match="taken"):
+        await client.fork("x", "work.2", new_id="x")
+
+
+def _raw(value: object) -> records.msgspec.Raw:
+    return records.msgspec.Raw(json.dumps(value).encode())
+
+
+# -- skip -----------------------------------------------------------------------------------------
+
+
+async def test_a_skipped_call_has_the_given_value(client: Client) -> None:
+    """The failed call is not made again: the workflow goes on with what a person said."""
+    broken.add("b")
+    await _fail(client)
+
+    await client.skip("x", "work.2", "by hand", reason="the printer burnt", by="ann")
+
+    assert await _go_on(client) == ["a done", "by hand", "c done"]
+    assert ran == ["a", "b", "c"]
+    notes = [s.note for s in await (await client.get("x")).steps()]
+    assert notes == ["", "skip by ann: the printer burnt", ""]
+
+
+async def test_what_has_a_value_is_not_skipped(client: Client) -> None:
+    """What is recorded never changes."""
+    broken.add("b")
+    await _fail(client)
+
+    with pytest.raises(Conflict, match="has an outcome already: value"):
+        await client.skip("x", "work.1", "other")
+
+
+# -- release --------------------------------------------------------------------------------------
+
+
+async def test_a_run_of_a_dead_worker_is_released(client: Client, store: Store) -> None:
+    """Without force: its holder's lease is gone."""
+    await client.start(chain.options(id="x"))
+    await _hold(store, "x", "gone")
+
+    assert await client.release("x") is True
+    assert await client.release("x") is False
+    assert await _go_on(client) == ["a done", "b done", "c done"]
+
+
+async def test_a_live_holder_is_fenced_only_by_force(client: Client, store: Store) -> None:
+    """Refused while the holder lives; forced, the next owner has a higher epoch."""
+    await client.start(chain.options(id="x"))
+    await store.create(names.worker("w"), records.encode(Lease("w", 20, 2, "n")), nonce="n")
+    await _hold(store, "x", "w")
+
+    with pytest.raises(LeaseTaken, match="which is alive"):
+        await client.release("x")
+    assert await client.release("x", force=True) is True
+    await _go_on(client)
+    facts = await reading.load(store, "x")
+    assert [e.epoch for e in facts.epochs] == [2]
+
+
+async def _hold(store: Store, run: str, worker: str) -> None:
+    """As if that worker had taken the run."""
+    stored = await store.read(names.marker("default", run))
+    assert stored is not None
+    record = json.loads(stored.body or b"")
+    record |= {"holder": worker, "owner": "token"}
+    meta = {**stored.meta, "holder": worker, "owner": "token"}
+    del meta["nonce"]
+    await store.replace(
+        stored.name, stored.generation, json.dumps(record).encode(), nonce="m", meta=meta
+    )
+
+
+# -- needing attention ----------------------------------------------------------------------------
+
+
+async def test_a_run_that_needs_attention_goes_on_when_retried(
+    client: Client, store: Store, bucket: Bucket
+) -> None:
+    """The same instance is woken; a worker takes it again."""
+    handle = await client.start(checkout.options(id="x"), "A-1")
+    stranger = names.step("x", handle.instance, "strange.1")
+    written = await store.create(stranger, b"not a record", nonce="n")
+    async with anyio.create_task_group() as tasks:
+        worker = Worker(store, {checkout.name: checkout.definition})
+        await tasks.start(worker.run)
+        while str(await handle.status()) != "needs-attention":
+            await anyio.lowlevel.checkpoint()
+        await store.delete(stranger, written.generation)
+
+        again = await client.retry("x")
+
+        assert again.instance == handle.instance
+        assert await again.result(timeout=10) == ("receipt A-1", 3)
+        worker.stop()
+    assert not [name for name in bucket.names.since("attention/") if name.startswith("attention/")]
+
+
+def test_the_claim_that_closes_a_copy_is_an_epoch() -> None:
+    """It is read back like every other."""
+    claim = Epoch(3, "", "retry by ann", "wake", "n", 1.0)
+    assert records.msgspec.json.decode(records.encode(claim), type=Epoch) == claim
