@@ -31,26 +31,26 @@ def _left(bucket: Bucket, run: str) -> set[str]:
 
 async def test_a_purged_run_is_gone(client: Client, bucket: Bucket, store: Store) -> None:
     """Nothing but the tombstone is left; to everybody there is no such run."""
-    await client.run(checkout.options(id="x"), "A-1")
-    await _settle(bucket, "x")
+    await client.run(checkout.options(id="order-1"), "A-1")
+    await _settle(bucket, "order-1")
 
-    removed = await purging.purge(store, "x")
+    removed = await purging.purge(store, "order-1")
 
     assert removed == 4  # two steps, the result, the history
-    assert _left(bucket, "x") == {"runs/x/start"}
+    assert _left(bucket, "order-1") == {"runs/order-1/start"}
     with pytest.raises(NotFound):
-        await client.get("x")
+        await client.get("order-1")
     assert [run async for run in client.list()] == []
 
 
 async def test_a_purged_id_is_free(client: Client, bucket: Bucket, store: Store) -> None:
     """Started again, even with another input, it is a new run that executes everything."""
-    await client.run(checkout.options(id="x"), "A-1")
-    await _settle(bucket, "x")
-    await purging.purge(store, "x")
+    await client.run(checkout.options(id="order-1"), "A-1")
+    await _settle(bucket, "order-1")
+    await purging.purge(store, "order-1")
     shop.ran.clear()
 
-    assert await client.run(checkout.options(id="x"), "B-2") == ("receipt B-2", 3)
+    assert await client.run(checkout.options(id="order-1"), "B-2") == ("receipt B-2", 3)
     assert shop.ran == ["charge B-2", "deliver B-2"]
 
 
@@ -58,11 +58,11 @@ async def test_a_purged_id_is_started_and_left_to_a_worker(
     client: Client, bucket: Bucket, store: Store
 ) -> None:
     """`client.start` on a tombstone makes the new run known to the workers."""
-    await client.run(checkout.options(id="x"), "A-1")
-    await _settle(bucket, "x")
-    await purging.purge(store, "x")
+    await client.run(checkout.options(id="order-1"), "A-1")
+    await _settle(bucket, "order-1")
+    await purging.purge(store, "order-1")
 
-    handle = await client.start(checkout.options(id="x"), "B-2")
+    handle = await client.start(checkout.options(id="order-1"), "B-2")
 
     async with anyio.create_task_group() as tasks:
         worker = Worker(store, {checkout.name: checkout.definition})
@@ -73,10 +73,10 @@ async def test_a_purged_id_is_started_and_left_to_a_worker(
 
 async def test_what_is_not_over_is_kept(client: Client, store: Store) -> None:
     """A waiting run is refused without force; an unknown one is not found."""
-    await client.start(checkout.options(id="x"), "A-1")
+    await client.start(checkout.options(id="order-1"), "A-1")
 
     with pytest.raises(Conflict, match="is not over: waiting"):
-        await purging.purge(store, "x")
+        await purging.purge(store, "order-1")
     with pytest.raises(NotFound):
         await purging.purge(store, "nobody")
 
@@ -85,10 +85,10 @@ async def test_a_late_wake_of_a_purged_run_is_cleared_away(
     client: Client, bucket: Bucket, store: Store
 ) -> None:
     """A worker that finds its marker executes nothing and deletes it."""
-    await client.run(checkout.options(id="x"), "A-1")
-    await _settle(bucket, "x")
-    late = await client.start(checkout.options(id="x"), "A-1")  # its marker is made anew
-    await purging.purge(store, "x")
+    await client.run(checkout.options(id="order-1"), "A-1")
+    await _settle(bucket, "order-1")
+    late = await client.start(checkout.options(id="order-1"), "A-1")  # its marker is made anew
+    await purging.purge(store, "order-1")
     shop.ran.clear()
 
     async with anyio.create_task_group() as tasks:
@@ -98,7 +98,7 @@ async def test_a_late_wake_of_a_purged_run_is_cleared_away(
         worker.stop()
 
     assert shop.ran == []
-    assert _left(bucket, "x") == {"runs/x/start"}
+    assert _left(bucket, "order-1") == {"runs/order-1/start"}
 
 
 @pytest.mark.parametrize("mode", ["unsent", "reply_lost"])
@@ -109,17 +109,17 @@ async def test_purging_survives_a_death_at_every_call(mode: str) -> None:
         bucket = Bucket()
         store = Store(MemoryBackend(bucket))
         async with Client(store) as client:
-            await client.run(checkout.options(id="x"), "A-1")
-            await _settle(bucket, "x")
-            died = await _dies(bucket, mode, deaths, lambda s: purging.purge(s, "x"))
+            await client.run(checkout.options(id="order-1"), "A-1")
+            await _settle(bucket, "order-1")
+            died = await _dies(bucket, mode, deaths, lambda s: purging.purge(s, "order-1"))
             with contextlib.suppress(NotFound):
-                assert await (await client.get("x")).result(timeout=0) == ("receipt A-1", 3)
+                assert await (await client.get("order-1")).result(timeout=0) == ("receipt A-1", 3)
             if not died:
                 break
             deaths += 1
             with contextlib.suppress(NotFound):  # the death was behind the last write
-                await purging.purge(store, "x")
-            assert _left(bucket, "x") == {"runs/x/start"}
+                await purging.purge(store, "order-1")
+            assert _left(bucket, "order-1") == {"runs/order-1/start"}
     assert deaths >= 8
 
 
@@ -140,17 +140,17 @@ async def test_collecting_keeps_what_was_restarted(
 ) -> None:
     """Of a run that goes on under a new instance only the old instance is removed."""
     with pytest.raises(RunFailed):
-        await client.run(refused.options(id="x"), "A-1")
-    await _settle(bucket, "x")
+        await client.run(refused.options(id="order-1"), "A-1")
+    await _settle(bucket, "order-1")
     (old,) = [e async for e in purging.expired(store, 0)]
-    handle = await client.restart("x")
+    handle = await client.restart("order-1")
 
     await purging.purge_ended(store, old)
 
-    assert not [n for n in _left(bucket, "x") if f"/{old.instance}/" in n]
+    assert not [n for n in _left(bucket, "order-1") if f"/{old.instance}/" in n]
     assert str(await handle.status()) == "waiting"
     with pytest.raises(RunFailed):
-        await client.run(refused.options(id="x"), "A-1")
+        await client.run(refused.options(id="order-1"), "A-1")
 
 
 @pytest.mark.parametrize("mode", ["unsent", "reply_lost"])

@@ -87,7 +87,8 @@ async def purge_ended(store: Store, entry: History) -> int:
             return removed + await _forget(store, run, entry.ended)
         if not await _bury(store, stored, start):
             return 0
-    return await _clear(store, run) + await _forget(store, run, entry.ended)
+    removed = await _remove(store, names.run_folder(run), keep=names.start(run))
+    return removed + await _forget(store, run, entry.ended)
 
 
 async def _bury(store: Store, stored: Stored, start: Start) -> bool:
@@ -108,7 +109,8 @@ async def _clear(store: Store, run: str) -> int:
 
     The results go last: they tell when the instances ended, so where their entries are.
     """
-    listed = [s async for s in store.list(names.run_folder(run)) if s.name != names.start(run)]
+    start = names.start(run)
+    listed = [s async for s in store.list(names.run_folder(run)) if s.name != start]
     ended = [(s, at) for s in listed if (at := await _ended(store, run, s)) is not None]
     results = [stored for stored, _ in ended]
     removed = await _delete(store, [stored for stored in listed if stored not in results])
@@ -134,8 +136,8 @@ async def _forget(store: Store, run: str, ended: float) -> int:
     return 0 if entry is None else int(await store.delete(entry.name, entry.generation))
 
 
-async def _remove(store: Store, folder: str) -> int:
-    return await _delete(store, [stored async for stored in store.list(folder)])
+async def _remove(store: Store, folder: str, *, keep: str = "") -> int:
+    return await _delete(store, [s async for s in store.list(folder) if s.name != keep])
 
 
 async def _delete(store: Store, found: Iterable[Stored]) -> int:
