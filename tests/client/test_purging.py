@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 
 import anyio
 import pytest
 
 from durable.client import Client, purging
-from durable.errors import Conflict, NotFound, RunFailed, StoreUnavailable
+from durable.errors import Conflict, NotFound, RunFailed
 from durable.protocol import names
 from durable.protocol.records import History
 from durable.runtime.worker import Worker
 from durable.store import Store
-from durable.store.memory import Bucket, Call, Fault, MemoryBackend
+from durable.store.memory import Bucket, MemoryBackend
 from tests.client import shop
+from tests.client.dying import MODES, Mode, dies
 from tests.client.shop import checkout, refused
 
 pytestmark = pytest.mark.anyio
@@ -101,8 +101,8 @@ async def test_a_late_wake_of_a_purged_run_is_cleared_away(
     assert _left(bucket, "order-1") == {"runs/order-1/start"}
 
 
-@pytest.mark.parametrize("mode", ["unsent", "reply_lost"])
-async def test_purging_survives_a_death_at_every_call(mode: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+async def test_purging_survives_a_death_at_every_call(mode: Mode) -> None:
     """Every read shows the whole run or none; purging again finishes it, and nothing is left."""
     deaths = 0
     while True:
@@ -111,7 +111,7 @@ async def test_purging_survives_a_death_at_every_call(mode: str) -> None:
         async with Client(store) as client:
             await client.run(checkout.options(id="order-1"), "A-1")
             await _settle(bucket, "order-1")
-            died = await _dies(bucket, mode, deaths, lambda s: purging.purge(s, "order-1"))
+            died = await dies(bucket, mode, deaths, lambda s: purging.purge(s, "order-1"))
             with contextlib.suppress(NotFound):
                 assert await (await client.get("order-1")).result(timeout=0) == ("receipt A-1", 3)
             if not died:
@@ -153,8 +153,8 @@ async def test_collecting_keeps_what_was_restarted(
         await client.run(refused.options(id="order-1"), "A-1")
 
 
-@pytest.mark.parametrize("mode", ["unsent", "reply_lost"])
-async def test_collecting_survives_a_death_at_every_call(mode: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+async def test_collecting_survives_a_death_at_every_call(mode: Mode) -> None:
     """Whoever collects again finds the rest by the history."""
     deaths = 0
     while True:
@@ -164,7 +164,7 @@ async def test_collecting_survives_a_death_at_every_call(mode: str) -> None:
             for run in ("a", "b"):
                 await client.run(checkout.options(id=run), "A-1")
                 await _settle(bucket, run)
-        died = await _dies(bucket, mode, deaths, _collect)
+        died = await dies(bucket, mode, deaths, _collect)
         await _collect(store)
         assert {n for n in bucket.names.since("") if n.startswith(("runs/", "history/"))} == {
             "runs/a/start", "runs/b/start",
@@ -179,21 +179,6 @@ async def _collect(store: Store) -> None:
     found: list[History] = [entry async for entry in purging.expired(store, 0)]
     for entry in found:
         await purging.purge_ended(store, entry)
-
-
-async def _dies(bucket: Bucket, mode: str, at: int, verb: Callable[[Store], object]) -> bool:
-    """Do it with a process that dies at that store call; False: it made fewer calls."""
-    calls = iter(range(1_000_000))
-
-    def faults(call: Call) -> Fault | None:
-        return Fault(mode) if next(calls) == at else None  # type: ignore[arg-type]  # parametrized
-
-    store = Store(MemoryBackend(bucket, faults=faults), patience=0)
-    try:
-        await verb(store)  # type: ignore[misc]  # a coroutine of whatever
-    except StoreUnavailable:
-        return True
-    return False
 
 
 async def _settle(bucket: Bucket, run: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
@@ -15,10 +17,13 @@ from durable.protocol import names, records
 from durable.protocol.records import Epoch, Lease
 from durable.runtime.worker import Worker
 from durable.store import Store
-from durable.store.memory import Bucket
+from durable.store.memory import Bucket, MemoryBackend
+from tests.client.dying import MODES, Mode, dies
 from tests.client.shop import checkout
 
 pytestmark = pytest.mark.anyio
+
+Verb = Callable[[Client], Awaitable[None]]
 
 ran: list[str] = []
 broken: set[str] = set()
@@ -272,6 +277,56 @@ async def _hold(store: Store, run: str, worker: str) -> None:
     await store.replace(
         stored.name, stored.generation, json.dumps(record).encode(), nonce="m", meta=meta
     )
+
+
+# -- dying in the middle --------------------------------------------------------------------------
+
+
+async def _retry(client: Client) -> None:
+    await client.retry("x")
+
+
+async def _restart(client: Client) -> None:
+    await client.restart("x")
+
+
+async def _skip(client: Client) -> None:
+    await client.skip("x", "work.2", "by hand")
+
+
+async def _fork(client: Client) -> None:
+    await client.fork("x", "work.2", new_id="y")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("verb", "run", "bodies", "second"),
+    [
+        (_retry, "x", ["b", "c"], "b done"),
+        (_restart, "x", ["a", "b", "c"], "b done"),
+        (_skip, "x", ["c"], "by hand"),
+        (_fork, "y", ["b", "c"], "b done"),
+    ],
+)
+async def test_a_death_at_any_call_leaves_the_old_run_or_the_new(
+    verb: Verb, run: str, bodies: list[str], second: str, mode: Mode
+) -> None:
+    """Asked again it takes effect once, and no call that is kept runs again."""
+    deaths, died = 0, True
+    while died:
+        bucket = Bucket()
+        async with Client(Store(MemoryBackend(bucket))) as client:
+            broken.add("b")
+            await _fail(client)
+            broken.clear()
+            ran.clear()
+            died = await dies(bucket, mode, deaths, lambda store: verb(Client(store)))
+            with contextlib.suppress(Conflict):  # it had taken effect
+                await verb(client)
+            assert await _go_on(client, run) == ["a done", second, "c done"]
+            assert ran == bodies
+        deaths += died
+    assert deaths > 5
 
 
 # -- needing attention ----------------------------------------------------------------------------
