@@ -92,6 +92,16 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session
+def cron(session: nox.Session) -> None:
+    """Cron around every change of the clock from 2024 to 2037, in every time zone."""
+    _install(session, "-e", ".[test]")
+    session.run(
+        "pytest", "tests/protocol/test_cron_zones.py", *session.posargs,
+        env={"DURABLE_CRON_ZONES": "all"},
+    )  # fmt: skip
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure beside the peers: `nox -s bench -- steps --json`."""
     _install(session, "-e", ".[test]")

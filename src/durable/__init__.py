@@ -26,6 +26,8 @@ from durable.errors import NeedsAttention as NeedsAttention
 from durable.errors import RunCancelled as RunCancelled
 from durable.errors import RunFailed as RunFailed
 from durable.protocol.retries import Retry as Retry
+from durable.protocol.schedules import cron as cron
+from durable.protocol.schedules import every as every
 from durable.runtime.scopes import current as current
 
 __all__ = [
@@ -35,7 +37,9 @@ __all__ = [
     "RunCancelled",
     "RunFailed",
     "connect",
+    "cron",
     "current",
+    "every",
     "gather",
     "map",
     "step",

@@ -20,6 +20,8 @@ from durable.errors import InvalidDefinition, NotInWorkflow, UsageError
 from durable.protocol import durations, values
 from durable.protocol.names import check_id
 from durable.protocol.retries import Duration, Retry
+from durable.protocol.schedules import Schedule
+from durable.protocol.ticks import check_name as check_schedule_name
 from durable.runtime.branches import inline
 from durable.runtime.calls import StepCall
 from durable.runtime.definitions import Definition, StepDefinition, WorkflowDefinition
@@ -275,7 +277,11 @@ def workflow(  # type: ignore[overload-overlap]
 def workflow(fn: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
 @overload
 def workflow(
-    *, name: str | None = None, queue: str = "default", timeout: Duration | None = None
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    timeout: Duration | None = None,
+    schedule: Schedule | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -284,6 +290,7 @@ def workflow(
     name: str | None = None,
     queue: str = "default",
     timeout: Duration | None = None,
+    schedule: Schedule | None = None,
 ) -> Any:
     """Make a function a workflow: a run of it survives the death of any process.
 
@@ -295,6 +302,8 @@ def workflow(
         queue: where workers look for its runs.
         timeout: how long after its start a run fails with RunTimeout unless it is over, however
             often it was interrupted meanwhile: seconds, a timedelta or text such as "1h30m".
+        schedule: `cron(...)` or `every(...)`: workers that serve it also start it, without
+            arguments. `current().tick` tells a run which tick it is for.
 
     Raises:
         InvalidDefinition: the function cannot be a workflow.
@@ -303,8 +312,10 @@ def workflow(
     def decorate(fn: Callable[..., Any]) -> WorkflowFunction[Any, Any]:
         check_id(queue, what="queue")
         definition = WorkflowDefinition(
-            **_describe(fn, name, "workflow"), queue=queue, timeout=_limit(timeout)
-        )
+            **_describe(fn, name, "workflow"), queue=queue, timeout=_limit(timeout),
+            schedule=schedule,
+        )  # fmt: skip
+        _check_schedule(definition)
         _register(definition)
         return AsyncWorkflow(definition) if definition.is_async else SyncWorkflow(definition)
 
@@ -349,6 +360,26 @@ def _describe(fn: Callable[..., Any], name: str | None, what: str) -> dict[str, 
         "hints": hints,
         "is_async": inspect.iscoroutinefunction(fn),
     }
+
+
+def _check_schedule(definition: WorkflowDefinition) -> None:
+    """A schedule of the decorator has no arguments to give."""
+    if definition.schedule is None:
+        return
+    if not isinstance(definition.schedule, Schedule):
+        raise InvalidDefinition(
+            f"schedule={definition.schedule!r} of workflow {definition.name} is no schedule",
+            hint='write schedule=cron("0 2 * * *", tz="Europe/Rome") or schedule=every("15m")',
+        )
+    check_schedule_name(definition.name)
+    try:
+        definition.signature.bind()
+    except TypeError as e:
+        raise InvalidDefinition(
+            f"workflow {definition.name} cannot run by a schedule of its own: {e}",
+            hint="give each parameter a default, or make schedules with arguments by "
+            "`client.schedules.create`",
+        ) from e
 
 
 def _hints(fn: Callable[..., Any]) -> dict[str, object]:

@@ -23,6 +23,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import anyio
@@ -31,6 +32,7 @@ import anyio.from_thread
 from durable import catalog, documents, leases
 from durable import client as async_client
 from durable.claims import Claim, ClaimResult
+from durable.client.schedules import BACKFILL_MAX
 from durable.concurrency import MAP_LIMIT, HasCall, check_awaitable
 from durable.decorators import WorkflowFunction
 from durable.documents import Snapshot
@@ -39,6 +41,7 @@ from durable.leases import LeaseEntry, Refuse, Taken
 from durable.leases.holder import WAIT_DEFAULT
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import KEEP
+from durable.protocol.schedules import Schedule
 from durable.runtime.branches import gather_in, map_in
 from durable.runtime.scopes import Scope, calling_scope, here
 from durable.runtime.threadwatch import in_thread
@@ -290,6 +293,29 @@ if TYPE_CHECKING:
         def attach(self, key: str, token: str, *, renew: bool = True) -> Lease: ...
         def cooperative_write(self, key: str, fn: Callable[[Any], Any]) -> Any: ...
 
+    class Schedules:
+        """All schedules, with methods that block; see `durable.client.Schedules`."""
+
+        def __init__(self, bridge: _Bridge, wrapped: async_client.Schedules) -> None: ...
+        def create(
+            self,
+            name: str,
+            schedule: Schedule,
+            workflow: WorkflowFunction[P, R],
+            /,
+            *args: P.args,
+            **kwargs: P.kwargs,
+        ) -> async_client.ScheduleSummary: ...
+        def get(self, name: str) -> async_client.ScheduleSummary: ...
+        def list(self) -> Iterator[async_client.ScheduleSummary]: ...
+        def pause(self, name: str) -> None: ...
+        def resume(self, name: str) -> None: ...
+        def trigger(self, name: str) -> str: ...
+        def backfill(
+            self, name: str, start: datetime, end: datetime, *, limit: int = BACKFILL_MAX
+        ) -> tuple[str, ...]: ...
+        def remove(self, name: str) -> None: ...
+
     class Coordination:
         """The client's words for coordination; see `durable.client.Coordination`."""
 
@@ -331,6 +357,8 @@ if TYPE_CHECKING:
         def run(
             self, workflow: WorkflowFunction[P, R], /, *args: P.args, **kwargs: P.kwargs
         ) -> R: ...
+        @property
+        def schedules(self) -> Schedules: ...
         def get(self, id: str) -> Handle[Any]: ...
         def list(
             self,
@@ -383,6 +411,7 @@ else:
     Document = _blocking(documents.Document)
     Catalog = _blocking(catalog.Catalog)
     Leases = _blocking(leases.Leases, Catalog)
+    Schedules = _blocking(async_client.Schedules)
     Coordination = _blocking(async_client.Coordination)
     Client = _blocking(async_client.Client, Coordination)
 
@@ -393,6 +422,7 @@ _TWINS: dict[type, Callable[[_Bridge, Any], object]] = {
     documents.Document: Document,
     leases.Lease: Lease,
     leases.Leases: Leases,
+    async_client.Schedules: Schedules,
 }
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from durable.cli.targets import Workflow, load_one
-from durable.client.requests import random_id
 from durable.errors import UsageError
 from durable.protocol import values
 from durable.protocol.calls import Call
+from durable.runtime.starting import random_id
 from durable.system import System
 
 
@@ -32,7 +32,8 @@ def read(arguments: argparse.Namespace) -> Asked:
     """
     workflow = load_one(arguments.target)
     definition = workflow.definition
-    run = random_id(System()) if arguments.id is None else arguments.id
+    given: str | None = getattr(arguments, "id", None)  # a schedule's runs have ids of their own
+    run = random_id(System()) if given is None else given
     options = workflow.options(id=run, queue=arguments.queue, tags=_tags(arguments.tag))
     call: Call = ((), {})
     if arguments.input is not None:

@@ -31,8 +31,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _common(parser, store=None, as_json=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (
-        _run, _start, _worker, _list, _show, _result, _cancel, _sweep, _workers, _replay, _demo,
-        _doctor, _init,
+        _run, _start, _worker, _list, _show, _result, _cancel, _sweep, _workers, _schedules,
+        _replay, _demo, _doctor, _init,
     ):  # fmt: skip
         add(commands)
     arguments = parser.parse_args(words)
@@ -69,7 +69,6 @@ def _command(
 
 def _starting(parser: _Parser) -> None:
     parser.add_argument("target", metavar="TARGET", help="file.py, file.py:name, module[:name]")
-    parser.add_argument("--id", help="the run's id; default: a random one")
     parser.add_argument(
         "--input", metavar="JSON",
         help="an object (keyword arguments), an array (positional), @file, or - for stdin",
@@ -80,14 +79,19 @@ def _starting(parser: _Parser) -> None:
     )
 
 
+def _with_id(parser: _Parser) -> None:
+    parser.add_argument("--id", help="the run's id; default: a random one")
+    _starting(parser)
+
+
 def _run(commands: argparse._SubParsersAction[_Parser]) -> None:
-    _starting(
+    _with_id(
         _command(commands, "run", "running", "start a run, or go on with it, and execute it here")
     )
 
 
 def _start(commands: argparse._SubParsersAction[_Parser]) -> None:
-    _starting(_command(commands, "start", "running", "start a run and leave it to a worker"))
+    _with_id(_command(commands, "start", "running", "start a run and leave it to a worker"))
 
 
 def _worker(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -164,6 +168,53 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     _command(commands, "demo", "demo", "two workers, one is killed, the other finishes its run")
+
+
+def _schedules(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands, "schedules", "scheduling", "what runs by itself: list and change it"
+    )
+    parser.set_defaults(verb="list")
+    verbs = parser.add_subparsers(metavar="VERB")
+
+    def verb(name: str, said: str) -> _Parser:
+        added = verbs.add_parser(name, help=said, description=said[0].upper() + said[1:] + ".")
+        _common(added, store=argparse.SUPPRESS, as_json=argparse.SUPPRESS)
+        added.set_defaults(verb=name)
+        if name != "list":
+            added.add_argument("name", metavar="NAME")
+        return added
+
+    verb("list", "all schedules, with their next tick")
+    verb("show", "one schedule, with its next ticks and counts")
+    _schedule_to_create(verb("create", "create a schedule, or change the one of that name"))
+    verb("pause", "start no further tick")
+    verb("resume", "go on with the next tick")
+    verb("trigger", "start a run of it now")
+    backfill = verb("backfill", "start the runs of past ticks that have none")
+    backfill.add_argument("start", metavar="FROM", help="2026-11-29, 2026-11-29T02:00+01:00")
+    backfill.add_argument("end", metavar="TO", help="the same; the last moment whose tick counts")
+    backfill.add_argument(
+        "--limit", type=int, default=1000, help="refuse more ticks than that; default: 1000"
+    )
+    verb("remove", "remove a schedule; its runs stay")
+
+
+def _schedule_to_create(parser: _Parser) -> None:
+    _starting(parser)
+    when = parser.add_mutually_exclusive_group(required=True)
+    when.add_argument("--cron", metavar="EXPRESSION", help="5 fields: '0 2 * * *'")
+    when.add_argument("--every", metavar="DURATION", help="15m, 1h30m")
+    parser.add_argument("--tz", default="UTC", help="of --cron: Europe/Rome; default: UTC")
+    parser.add_argument(
+        "--catch-up", default="latest", metavar="POLICY",
+        help="of missed ticks: skip, latest (default), all, or how many of the last",
+    )  # fmt: skip
+    parser.add_argument(
+        "--overlap", default="skip", choices=("skip", "queue", "cancel-old", "allow"),
+        help="while the run before is not over; default: skip",
+    )  # fmt: skip
+    parser.add_argument("--jitter", default="0s", metavar="DURATION", help="spreads the starts")
 
 
 def _doctor(commands: argparse._SubParsersAction[_Parser]) -> None:

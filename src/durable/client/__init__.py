@@ -16,6 +16,8 @@ from durable.client.handles import Handle as Handle
 from durable.client.listing import RunSummary as RunSummary
 from durable.client.reading import Status as Status
 from durable.client.reading import StepSummary as StepSummary
+from durable.client.schedules import Schedules as Schedules
+from durable.client.schedules import ScheduleSummary as ScheduleSummary
 
 __all__ = [
     "CancelAnswer",
@@ -24,6 +26,8 @@ __all__ = [
     "Ended",
     "Handle",
     "RunSummary",
+    "ScheduleSummary",
+    "Schedules",
     "Status",
     "StepSummary",
     "connect",

@@ -6,9 +6,7 @@ from typing import Literal
 
 from durable.client import reading
 from durable.errors import NotFound
-from durable.protocol import names, records
-from durable.protocol.records import Cancel
-from durable.runtime import markers
+from durable.runtime import asking
 from durable.store import Store
 
 CancelAnswer = Literal["requested", "finished"]
@@ -32,9 +30,6 @@ async def request(store: Store, run: str, instance: str, reason: str = "") -> Ca
             hint="get a handle of the present one: `client.get(id)`",
             run=run,
         )
-    asked = Cancel(nonce=store.system.token(), time=store.now(), reason=reason)
-    await store.create(names.cancel(run, instance), records.encode(asked), nonce=asked.nonce)
-    # Also if it was asked for before: whoever asked may have come no further.
-    await markers.wake(store, run, start, nonce=store.system.token)
+    await asking.cancel(store, run, start, reason)
     over = await reading.read_result(store, run, instance)
     return "requested" if over is None or over.status == "cancelled" else "finished"

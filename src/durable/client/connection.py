@@ -18,13 +18,13 @@ from durable.client.handles import Handle, Looks, outcome_of, recorded
 from durable.client.listing import RunList
 from durable.client.repair import Repair
 from durable.client.requests import Request
+from durable.client.schedules import Schedules
 from durable.configuration import code_version, settings
 from durable.decorators import WorkflowFunction, workflows
 from durable.errors import Conflict, StoreUnavailable, UsageError
-from durable.protocol import names, records
+from durable.protocol import records
 from durable.protocol.records import Result
-from durable.runtime import locks, markers
-from durable.runtime.branches import gather_in
+from durable.runtime import locks, markers, starting
 from durable.runtime.closing import Stopped
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.identity import Options
@@ -91,6 +91,7 @@ class Client(Coordination, Repair):
         super().__init__(store, lambda: self._tasks)
         self._observe = observe
         self._options = options
+        self._schedules = Schedules(store, self._code_version)
         self._workflows: dict[str, WorkflowDefinition] = {}
         self._version = ""
         self._worker: Worker | None = None
@@ -139,22 +140,9 @@ class Client(Coordination, Repair):
             StoreUnavailable: the run may have started; ask again with the same id.
         """
         request = self._request(workflow, args, kwargs)
-        marker = markers.for_start(request.run, request.start)
         with _may_have_started(request.run):
-            marked, started = await gather_in(
-                None,
-                (
-                    markers.create(self.store, marker),
-                    self.store.create(
-                        names.start(request.run),
-                        records.encode(request.start),
-                        nonce=request.start.nonce,
-                    ),
-                ),
-            )
+            started = await starting.start(self.store, request.run, request.start)
             started = await self._revived(request, started)
-        if isinstance(marked, Written):
-            await self._ring(names.queue_bell(request.start.queue))
         return self._handle_of(request, started)
 
     async def run(
@@ -215,6 +203,13 @@ class Client(Coordination, Repair):
         """
         return RunList(self.store, workflow=workflow, status=status, limit=limit)
 
+    @property
+    def schedules(self) -> Schedules:
+        """All schedules: `create`, `get`, `list`, `pause`, `resume`, `trigger`, `backfill`,
+        `remove`.
+        """
+        return self._schedules
+
     # -- inside ------------------------------------------------------------------------------------
 
     def _request(
@@ -255,16 +250,6 @@ class Client(Coordination, Repair):
                 token = self.store.system.token
                 await markers.wake(self.store, request.run, request.start, nonce=token)
         return started
-
-    async def _ring(self, bell: str) -> None:
-        """A lost ring costs at most one slow period: twice is enough trying."""
-        hasty = self.store.patient(0)
-        with contextlib.suppress(StoreUnavailable):
-            try:
-                await markers.ring(hasty, bell, self.store.system.token())
-            except StoreUnavailable:
-                await anyio.sleep(self.store.pace.bell)
-                await markers.ring(hasty, bell, self.store.system.token())
 
     async def _hire(self, definition: WorkflowDefinition) -> Worker:
         """The worker of this client, which carries only what it is handed."""

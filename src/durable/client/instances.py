@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import msgspec
 
 from durable.client import reading
-from durable.client.requests import random_id
 from durable.errors import Conflict
 from durable.protocol import instances, names, records
 from durable.protocol.names import Fact
@@ -21,6 +20,7 @@ from durable.protocol.records import Start, Step
 from durable.runtime import flags, markers
 from durable.runtime.branches import map_in
 from durable.runtime.facts import Facts
+from durable.runtime.starting import random_id
 from durable.store import Refused, Store, Stored
 
 COPIES_AT_ONCE = 16

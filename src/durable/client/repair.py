@@ -9,7 +9,6 @@ import msgspec
 
 from durable.client import instances, reading
 from durable.client.handles import Handle
-from durable.client.requests import random_id
 from durable.decorators import workflows
 from durable.errors import Conflict, LeaseTaken, UsageError
 from durable.protocol import instances as rules
@@ -17,6 +16,7 @@ from durable.protocol import names, records, values
 from durable.protocol.records import Start, Step
 from durable.runtime import flags, markers
 from durable.runtime.facts import Facts
+from durable.runtime.starting import random_id
 from durable.runtime.sweeper import Sweeper
 from durable.store import Refused, Store
 from durable.system import label

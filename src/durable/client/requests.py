@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,8 @@ from durable.errors import Conflict, UsageError
 from durable.protocol import digests, values
 from durable.protocol.records import Start
 from durable.runtime.definitions import WorkflowDefinition
+from durable.runtime.starting import random_id
 from durable.system import System
-
-ID_DIGITS = 20  # of a random id: 80 bits
 
 
 @dataclass(frozen=True)
@@ -99,12 +97,6 @@ def _digest(encoded: msgspec.Raw, definition: WorkflowDefinition) -> str:
     signature, hints = definition.signature, definition.hints
     args, kwargs = values.decode_call(encoded, signature, hints, name=definition.name)
     return digests.of_call(definition.name, signature, args, kwargs, hints)
-
-
-def random_id(system: System) -> str:
-    """A fresh id for a run or an instance."""
-    # Hex, so that `start` sorts behind every instance, and no id looks like a flag.
-    return hashlib.sha256(system.token().encode()).hexdigest()[:ID_DIGITS]
 
 
 def _checked_tags(tags: Mapping[str, str]) -> dict[str, str]:

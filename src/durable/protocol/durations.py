@@ -9,6 +9,8 @@ from typing import Final
 
 from durable.errors import UsageError
 
+Duration = float | str | timedelta
+
 _UNITS: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])", re.ASCII)
 _TEXT = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
@@ -19,7 +21,7 @@ _FORMS: Final = (
 )
 
 
-def seconds(value: float | str | timedelta) -> float:
+def seconds(value: Duration) -> float:
     """A duration in seconds.
 
     Args:
@@ -58,3 +60,14 @@ def _parsed(text: str) -> float:
     if not _TEXT.fullmatch(compact):
         raise UsageError(f"{text[:40]!r} is not a duration", hint=_FORMS)
     return math.fsum(float(count) * _UNITS[unit] for count, unit in _PART.findall(compact))
+
+
+def text(length: float) -> str:
+    """Seconds as one writes them: `1h30m`, `500ms`."""
+    left = round(length * 1000)
+    parts = []
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"

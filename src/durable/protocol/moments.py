@@ -9,3 +9,8 @@ def stamp(seconds: float) -> str:
     """Seconds since the epoch as `2026-11-29T19:04:43.123Z`."""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def second(seconds: float) -> str:
+    """The same without milliseconds, unless there are any: `2026-11-29T02:00:00Z`."""
+    return stamp(seconds).replace(".000Z", "Z")

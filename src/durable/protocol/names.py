@@ -157,9 +157,15 @@ def history(ended: str, run: str) -> str:
     return f"history/{day}/{clock[:2]}/{ended}-{encode_part(run)}"
 
 
+SCHEDULES = "schedules/"
+SCHEDULES_CHANGED = "bells/schedules"
 WORKERS = "workers/"
 PRESENCE = "presence/"
 WORKER_BELLS = "bells/worker-"
+
+
+def schedule(name: str) -> str:
+    return f"{SCHEDULES}{encode_part(name)}"
 
 
 def worker(worker_id: str) -> str:

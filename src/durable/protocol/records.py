@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from durable.protocol.failures import Failure
+from durable.protocol.schedules import Schedule
 
 Status = Literal["completed", "failed", "cancelled"]
 
@@ -30,6 +31,7 @@ class Start(msgspec.Struct, omit_defaults=True):
     created: float = 0.0
     tombstone: bool = False
     deadline: float = 0.0  # when the run fails unless it is over; 0: never
+    tick: float = 0.0  # of the schedule that started it
 
 
 class Step(msgspec.Struct, omit_defaults=True):
@@ -208,6 +210,39 @@ class History(msgspec.Struct, omit_defaults=True):
     ended: float
     nonce: str
     tags: dict[str, str] = {}
+
+
+class ScheduleRecord(msgspec.Struct, omit_defaults=True):
+    """`schedules/<name>`: a schedule and how far it has come. See durable.protocol.ticks.
+
+    Attributes:
+        through: every tick up to here has been decided; a tick is decided once, by CAS.
+        started: the ticks that the last decision started. Who finds one without a run starts it.
+        queued: ticks that wait for the end of the run before (`overlap="queue"`).
+        last: the last tick that was started; 0: none was.
+        cancelling: a tick whose run is to be cancelled first (`overlap="cancel-old"`).
+        fired, missed, skipped: how many ticks ran, were nobody's, overlapped.
+    """
+
+    name: str
+    workflow: str
+    input: msgspec.Raw
+    schedule: Schedule
+    nonce: str
+    queue: str = "default"
+    tags: dict[str, str] = {}
+    by: Literal["code", "client"] = "code"
+    created: float = 0.0
+    through: float = 0.0
+    paused: bool = False
+    started: list[float] = []
+    queued: list[float] = []
+    last: float = 0.0
+    cancelling: float = 0.0
+    timeout: float | None = None  # of a run, in seconds from its start
+    fired: int = 0
+    missed: int = 0
+    skipped: int = 0
 
 
 _encode = msgspec.json.Encoder().encode

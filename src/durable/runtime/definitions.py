@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from durable.protocol.retries import Retry
+from durable.protocol.schedules import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +57,12 @@ class WorkflowDefinition(Definition):
 
     Attributes:
         timeout: seconds from a run's start until it fails unless it is over; None: never.
+        schedule: by which workers start it themselves.
     """
 
     queue: str = "default"
     timeout: float | None = None
+    schedule: Schedule | None = None
 
     def deadline(self, started: float) -> float:
         """The deadline of a run that starts then; 0: none. Stored once, in `start`."""

@@ -64,6 +64,7 @@ class Execution:
         args: of the workflow function, decoded; `kwargs` as well.
         deadline: when the run fails unless it is over, in store time; 0: never.
         cancel: the cancellation that was asked for before.
+        tick: of the schedule that started the run; 0: none did.
 
     Attributes:
         cancelling: the cancellation of this run.
@@ -84,12 +85,13 @@ class Execution:
         kwargs: dict[str, object],
         deadline: float = 0.0,
         cancel: Cancel | None = None,
+        tick: float = 0.0,
     ) -> None:
         self.run_id = run_id
         self._store = around.store
         self._deadline = deadline
         self.ownership = Ownership(
-            run_id=run_id, instance=instance, workflow=definition.name, epoch=epoch
+            run_id=run_id, instance=instance, workflow=definition.name, epoch=epoch, tick=tick
         )
         order = [step.path for step in journal.order]
         self.turnstile = Turnstile(order, lambda: self._spawn(self._dispatch))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from durable.runtime.scopes import Current
 
@@ -16,18 +17,21 @@ class Ownership:
         instance: tells apart runs that had this id one after the other.
         workflow: the workflow's name.
         epoch: higher than that of every earlier owner of the run.
+        tick: of the schedule that started the run; 0: none did.
     """
 
     run_id: str
     instance: str
     workflow: str
     epoch: int
+    tick: float = 0.0
 
     def current(self, path: str = "", attempt: int = 1) -> Current:
         """What the body of the call at `path` may know; without a path, the workflow function."""
         return Current(
             run_id=self.run_id, workflow=self.workflow, attempt=attempt, epoch=self.epoch,
             idempotency_key=self._key(path),
+            tick=datetime.fromtimestamp(self.tick, UTC) if self.tick else None,
         )  # fmt: skip
 
     def _key(self, path: str) -> str:

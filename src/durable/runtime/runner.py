@@ -202,7 +202,7 @@ class Runner:
             around=dataclasses.replace(self.around, observe=self._observe),
             definition=definition, run_id=self.run, instance=facts.start.instance,
             epoch=epoch, journal=journal, args=args, kwargs=kwargs,
-            deadline=facts.start.deadline, cancel=facts.cancel,
+            deadline=facts.start.deadline, cancel=facts.cancel, tick=facts.start.tick,
         )  # fmt: skip
         if self._stop is not None:
             self.execution.close(self._stop)

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from durable.errors import NotInWorkflow, UnfinishedCalls
@@ -97,6 +98,8 @@ class Current:
             it to an outside system that rejects lower ones.
         idempotency_key: the same for every attempt of this call, on whatever worker, and for no
             other call: pass it to outside systems that drop repeated requests.
+        tick: the moment for which a schedule started the run, in UTC; None if none did. A run
+            that starts late, or is made up for, still has the tick that it is for.
     """
 
     run_id: str
@@ -104,6 +107,7 @@ class Current:
     attempt: int
     epoch: int
     idempotency_key: str
+    tick: datetime | None = None
     _flag: Flag = field(default_factory=Flag, repr=False, compare=False)
 
     @property

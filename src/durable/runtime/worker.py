@@ -23,6 +23,7 @@ from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Options
 from durable.runtime.neighbours import Neighbours
 from durable.runtime.runner import Runner
+from durable.runtime.scheduler import Scheduler
 from durable.runtime.sweeper import Sweeper
 from durable.store import Refused, Store, Written
 
@@ -54,6 +55,9 @@ class Worker:
         self._nudges: dict[Callable[..., Awaitable[None]], anyio.Event] = {}
         self._until_idle = False
         self._presence = 0  # generation of our presence object
+        self._scheduler = Scheduler(
+            store, workflows, version=self.options.version, on_start=self.nudge
+        )
         self._sweeper = Sweeper(store=store, runtime_folder=self.options.runtime_folder)
         self._holdings: Holdings
         self._finder: Finder
@@ -109,6 +113,7 @@ class Worker:
                 tasks.start_soon(self._repeat, PRESENCE_PERIOD, self._show_presence)
                 tasks.start_soon(self._repeat, PROBE_PERIOD, self._watch, neighbours)
                 tasks.start_soon(self._repeat, TIDY_PERIOD, self._sweeper.tidy_hints)
+                tasks.start_soon(self._repeat, self.store.pace.bell, self._scheduler.look)
             tasks.start_soon(self._repeat, PROBE_PERIOD, self._holdings.release_idle_lease)
             tasks.start_soon(self._repeat, self.store.pace.bell, self._finder.answer_own_bell)
             task_status.started()
@@ -161,7 +166,9 @@ class Worker:
 
     async def _poll(self) -> None:
         await self._finder.look()
-        if self._until_idle and self._finder.idle and self._holdings.is_empty():
+        if not (self._until_idle and self._scheduler.settled):
+            return
+        if self._finder.idle and self._holdings.is_empty():
             self.stop()
 
     async def _watch(self, neighbours: Neighbours) -> None:

@@ -1,0 +1,57 @@
+"""Starting a run for whoever takes it: its marker and its `start` side by side, then a ring."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+
+import anyio
+
+from durable.errors import StoreUnavailable
+from durable.protocol import names, records
+from durable.protocol.records import Start
+from durable.runtime import markers
+from durable.runtime.branches import gather_in
+from durable.store import Refused, Store, Written
+from durable.system import System
+
+ID_DIGITS = 20  # of a random id: 80 bits
+
+
+def random_id(system: System) -> str:
+    """A fresh id for a run or an instance."""
+    # Hex, so that `start` sorts behind every instance, and no id looks like a flag.
+    return hashlib.sha256(system.token().encode()).hexdigest()[:ID_DIGITS]
+
+
+async def start(store: Store, run: str, start: Start) -> Written | Refused:
+    """Start the run unless its id exists; returns what became of `start`.
+
+    Two writes in parallel, and one ring if the marker is new. A marker made for an id that turns
+    out to exist stays: whoever takes it finds out.
+
+    Raises:
+        StoreUnavailable: it may have started; ask again with the same id.
+    """
+    started: Written | Refused
+    marked, started = await gather_in(
+        None,
+        (
+            markers.create(store, markers.for_start(run, start)),
+            store.create(names.start(run), records.encode(start), nonce=start.nonce),
+        ),
+    )
+    if isinstance(marked, Written):
+        await announce(store, names.queue_bell(start.queue))
+    return started
+
+
+async def announce(store: Store, bell: str) -> None:
+    """Ring. A lost ring costs at most one slow period: twice is enough trying."""
+    hasty = store.patient(0)
+    with contextlib.suppress(StoreUnavailable):
+        try:
+            await markers.ring(hasty, bell, store.system.token())
+        except StoreUnavailable:
+            await anyio.sleep(store.pace.bell)
+            await markers.ring(hasty, bell, store.system.token())

@@ -1,0 +1,47 @@
+"""`durable schedules`: what runs by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.command import FLOWS, Done, durable
+
+Cli = Callable[..., Done]
+
+CREATE = ("schedules", "create", "daily", f"{FLOWS}:quick", "--input", '{"word": "hi"}')
+
+
+def test_a_schedule_from_beginning_to_end(cli: Cli) -> None:
+    """Created, listed, shown, paused, resumed, removed."""
+    assert cli("schedules").out == "no schedules\n"
+    made = cli(*CREATE, "--cron", "0 2 * * *", "--tz", "Europe/Rome")
+    assert made.out.startswith("schedule 'daily' runs 'quick' 0 2 * * * (Europe/Rome); next: 20")
+    assert "orphaned" in cli("schedules", "list").out
+    assert cli("schedules", "show", "daily", "--json").document["overlap"] == "skip"
+    assert cli("schedules", "pause", "daily").out == "schedule 'daily' is paused\n"
+    assert cli("schedules", "--json").document["schedules"][0]["state"] == "paused"
+    assert cli("schedules", "resume", "daily", "--json").document["done"] == "resumed"
+    assert "next " in cli("schedules", "show", "daily").out
+    assert cli("schedules", "remove", "daily").code == 0
+    assert cli("schedules").out == "no schedules\n"
+
+
+def test_triggered_and_backfilled_runs_are_executed(cli: Cli, folder: Path) -> None:
+    """Each is a run like any other, and a worker takes it."""
+    cli(*CREATE, "--every", "24h")
+    run = cli("schedules", "trigger", "daily").out.strip()
+    begun = cli("schedules", "backfill", "daily", "2026-03-01", "2026-03-02", "--json").document
+    durable("worker", FLOWS, "--until-idle", folder=folder)
+
+    assert begun["runs"] == ["daily@2026-03-01T00:00:00Z", "daily@2026-03-02T00:00:00Z"]
+    for name in (run, *begun["runs"]):
+        assert cli("result", name).out == '{"said":"hi"}\n'
+
+
+def test_what_is_wrong_is_said(cli: Cli) -> None:
+    """Bad expressions, unknown names and moments are usage errors or not found."""
+    assert "Bad minute" in cli(*CREATE, "--cron", "61 2 * * *").err
+    assert cli(*CREATE).code == 2
+    assert cli("schedules", "show", "none").code == 3
+    assert "is no moment" in cli("schedules", "backfill", "x", "yesterday", "today").err
