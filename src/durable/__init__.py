@@ -28,6 +28,7 @@ from durable.errors import RunFailed as RunFailed
 from durable.protocol.retries import Retry as Retry
 from durable.protocol.schedules import cron as cron
 from durable.protocol.schedules import every as every
+from durable.runtime.publishing import publish as publish
 from durable.runtime.scopes import current as current
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "every",
     "gather",
     "map",
+    "publish",
     "step",
     "sync",
     "workflow",

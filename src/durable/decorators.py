@@ -220,6 +220,7 @@ def step(
     retry: Retry | None = None,
     check_args: bool = True,
     timeout: Duration | None = None,
+    heartbeat_timeout: Duration | None = None,
     at_most_once: bool = False,
 ) -> StepDecorator: ...
 def step(
@@ -231,6 +232,7 @@ def step(
     retry: Retry | None = None,
     check_args: bool = True,
     timeout: Duration | None = None,
+    heartbeat_timeout: Duration | None = None,
     at_most_once: bool = False,
 ) -> Any:
     """Make a function a step: its output is recorded once per call and never computed again.
@@ -247,6 +249,8 @@ def step(
             Then it fails with StepTimeout, which is retried like other errors. An async body is
             cancelled. A sync body's thread cannot be: the run goes on without it, and the body
             is told by `current().cancelled`.
+        heartbeat_timeout: how much time may pass without `current().heartbeat()`; then the attempt
+            fails as at its timeout.
         at_most_once: never begin a body twice. If a process dies in the middle of one, the
             workflow gets OutcomeUnknown. Costs one more write; `attempts` is 1 unless given,
             and each attempt is one more body.
@@ -261,7 +265,8 @@ def step(
             policy = _with_attempts(policy, attempts)
         definition = StepDefinition(
             **_describe(fn, name, "step"), retry=policy, check_args=check_args,
-            timeout=_limit(timeout), at_most_once=at_most_once,
+            timeout=_limit(timeout), heartbeat_timeout=_limit(heartbeat_timeout),
+            at_most_once=at_most_once,
         )  # fmt: skip
         _register(definition)
         return AsyncStep(definition) if definition.is_async else SyncStep(definition)

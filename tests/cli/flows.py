@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from durable import step, workflow
+from durable import publish, step, workflow
 
 
 @step
@@ -48,6 +48,16 @@ async def three(word: str, times: int = 1) -> list[str]:
     first = await note(word * times)
     second = await gate("go")
     return [first, second, await note("last")]
+
+
+@workflow
+async def telling(word: str) -> str:
+    publish("progress", {"done": 0})
+    await note(word)
+    publish("progress", {"done": 1})
+    await gate("go")
+    publish("progress", {"done": 2})
+    return word
 
 
 @workflow

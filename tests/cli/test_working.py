@@ -170,6 +170,7 @@ def test_workers_and_sweep_see_the_dead(
     ]
     assert set(alive[0]["workflows"]) == {
         "three",
+        "telling",
         "failing",
         "quick",
         "hanging",

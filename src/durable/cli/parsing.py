@@ -31,7 +31,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _common(parser, store=None, as_json=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (
-        _run, _start, _worker, _list, _show, _result, _cancel, _sweep, _workers, _schedules,
+        _run, _start, _worker, _list, _show, _result, _tail, _cancel, _sweep, _workers, _schedules,
         _replay, _demo, _doctor, _init,
     ):  # fmt: skip
         add(commands)
@@ -129,6 +129,13 @@ def _result(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(commands, "result", "running", "wait for a run and print what it returned")
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--timeout", metavar="DURATION", help="30, 1h30m; default: for ever")
+
+
+def _tail(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands, "tail", "tailing", "follow a run's calls and published progress until it is over"
+    )
+    parser.add_argument("run", metavar="RUN")
 
 
 def _cancel(commands: argparse._SubParsersAction[_Parser]) -> None:

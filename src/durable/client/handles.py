@@ -128,6 +128,17 @@ class Handle(Generic[R]):
         """
         return reading.summarize(await reading.load(self._store, self._run))
 
+    async def published(self) -> dict[str, object]:
+        """What the run has published of its progress, by name: the newest value of each.
+
+        Values are read without annotations: users' classes are dicts.
+
+        Raises:
+            NeedsAttention: an object of the run is damaged or foreign.
+        """
+        found = await reading.published(self._store, self._run, self._start.instance)
+        return {name: reading.plain_value(record.value) for name, record in found.items()}
+
 
 async def recorded(handle: Handle[Any], timeout: float | None = None) -> Result:
     """The outcome as it is stored, whatever it is; waits for it as `Handle.result` does."""

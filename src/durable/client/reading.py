@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self, TypeVar
 from urllib.parse import unquote
@@ -10,7 +11,7 @@ import msgspec
 
 from durable.errors import NeedsAttention, NotFound
 from durable.protocol import leases, names, records, values
-from durable.protocol.records import Lease, Presence, Result, Start, Step
+from durable.protocol.records import Lease, Presence, Published, Result, Start, Step
 from durable.runtime import facts as facts_of_runs
 from durable.runtime import flags, reading
 from durable.runtime.facts import CorruptFact, Facts
@@ -143,6 +144,39 @@ async def load(store: Store, run: str) -> Facts:
     if facts is None or facts.start.tombstone:
         raise NotFound(f"there is no run {run!r}", hint="`durable list` shows the runs", run=run)
     return facts
+
+
+async def published(store: Store, run: str, instance: str) -> dict[str, Published]:
+    """The progress that the instance has published, by name: of each the highest epoch's.
+
+    Raises:
+        NeedsAttention: an object among it is damaged or foreign.
+    """
+    found: dict[str, Published] = {}
+    async for stored in store.list(names.state_folder(run, instance)):
+        full = await reading.with_body(store, stored)
+        if full is None:
+            continue
+        try:
+            record = facts_of_runs.decode_published(full)
+        except CorruptFact as e:
+            raise corrupt(run, e) from e
+        _keep_highest(found, record)
+    return found
+
+
+def newest(records: Iterable[Published]) -> dict[str, Published]:
+    """Of each name the highest epoch's."""
+    found: dict[str, Published] = {}
+    for record in records:
+        _keep_highest(found, record)
+    return found
+
+
+def _keep_highest(found: dict[str, Published], record: Published) -> None:
+    there = found.get(record.name)
+    if there is None or there.epoch < record.epoch:
+        found[record.name] = record
 
 
 def corrupt(run: str, error: CorruptFact) -> NeedsAttention:

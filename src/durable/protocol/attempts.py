@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from durable.protocol.records import Attempt, Begin
+import msgspec
+
+from durable.protocol.records import Attempt, Beat, Begin
 
 
 @dataclass
@@ -16,10 +18,12 @@ class Tried:
         failed: the last attempt that failed.
         begun: the number of the last body that was claimed before it began; at-most-once steps
             claim theirs. 0: none.
+        details: what a body last gave to `heartbeat`.
     """
 
     failed: Attempt | None = None
     begun: int = 0
+    details: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def unknown(self) -> bool:
@@ -27,7 +31,9 @@ class Tried:
         return self.begun > (self.failed.attempt if self.failed is not None else 0)
 
 
-def by_path(attempts: Iterable[Attempt], begins: Iterable[Begin]) -> dict[str, Tried]:
+def by_path(
+    attempts: Sequence[Attempt], begins: Iterable[Begin], beats: Iterable[Beat]
+) -> dict[str, Tried]:
     """What these records say of each call."""
     found: dict[str, Tried] = {}
     for attempt in sorted(attempts, key=lambda a: a.attempt):
@@ -35,4 +41,13 @@ def by_path(attempts: Iterable[Attempt], begins: Iterable[Begin]) -> dict[str, T
     for begin in begins:
         tried = found.setdefault(begin.path, Tried())
         tried.begun = max(tried.begun, begin.attempt)
+    # A failed attempt is told after the last beat of its body, and by a younger owner's beats of
+    # the next attempt it is overtaken.
+    told: list[tuple[int, bool, int, Attempt | Beat]] = [
+        *((a.attempt, True, a.epoch, a) for a in attempts),
+        *((b.attempt, False, b.epoch, b) for b in beats),
+    ]
+    for *_, record in sorted(told, key=lambda t: t[:3]):
+        if record.details is not msgspec.UNSET:
+            found.setdefault(record.path, Tried()).details = record.details
     return found

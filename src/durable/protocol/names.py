@@ -86,6 +86,18 @@ def begin(run: str, instance: str, path: str, number: int) -> str:
     return f"{instance_folder(run, instance)}starts/{path_part(path)}/{number}"
 
 
+def beat(run: str, instance: str, path: str, number: int) -> str:
+    return f"{instance_folder(run, instance)}beats/{path_part(path)}/{number}"
+
+
+def state_folder(run: str, instance: str) -> str:
+    return f"{instance_folder(run, instance)}state/"
+
+
+def state(run: str, instance: str, name: str, number: int) -> str:
+    return f"{state_folder(run, instance)}{encode_part(name)}/{number}"
+
+
 def epoch(run: str, instance: str, number: int) -> str:
     return f"{instance_folder(run, instance)}epochs/{number}"
 

@@ -50,12 +50,14 @@ class Step(msgspec.Struct, omit_defaults=True):
     failure: Failure | None = None
     attempt: int = 1
     note: str = ""  # who recorded it by hand, and why
+    published: dict[str, msgspec.Raw] = {}  # by the body; not known to be in `state/` yet
 
 
 class Attempt(msgspec.Struct, omit_defaults=True):
     """`attempts/<path>/<n>`: the n-th attempt failed; the next is due at `due`.
 
-    `began`: when the first attempt of the call began, as far as it is known.
+    `began`: when the first attempt of the call began, as far as it is known. `details`: what a
+    body of the call last gave to `heartbeat`.
     """
 
     path: str
@@ -66,6 +68,7 @@ class Attempt(msgspec.Struct, omit_defaults=True):
     time: float
     epoch: int = 0
     began: float = 0.0
+    details: msgspec.Raw | UnsetType = UNSET  # values.encode
 
 
 class Begin(msgspec.Struct, omit_defaults=True):
@@ -80,6 +83,27 @@ class Begin(msgspec.Struct, omit_defaults=True):
     nonce: str
     time: float
     epoch: int
+
+
+class Beat(msgspec.Struct, omit_defaults=True):
+    """`beats/<path>/<epoch>`: what the body of a call last gave to `heartbeat` in that epoch."""
+
+    path: str
+    attempt: int
+    epoch: int
+    nonce: str
+    time: float
+    details: msgspec.Raw  # values.encode
+
+
+class Published(msgspec.Struct, omit_defaults=True):
+    """`state/<name>/<epoch>`: progress as last published in that epoch; the highest one counts."""
+
+    name: str
+    epoch: int
+    nonce: str
+    time: float
+    value: msgspec.Raw  # values.encode
 
 
 class Epoch(msgspec.Struct, omit_defaults=True):

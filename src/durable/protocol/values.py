@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from durable.errors import UnencodableResult
+from durable.errors import InvalidArguments, UnencodableResult
 from durable.protocol.annotations import check_annotation
 from durable.protocol.calls import call_from_json, decode_call, encode_call
 from durable.protocol.located import Undecodable, Unencodable
@@ -25,6 +25,7 @@ __all__ = [
     "decode",
     "decode_call",
     "encode",
+    "encode_argument",
     "encode_call",
     "encode_checked",
     "encode_result",
@@ -81,6 +82,22 @@ def encode_result(value: object, annotation: object, *, name: str) -> tuple[byte
         return encode_checked(value, annotation)
     except Unencodable as e:
         raise _unencodable_result(e, value, name) from e
+
+
+def encode_argument(value: object, what: str) -> msgspec.Raw:
+    """A value without an annotation, as it is stored.
+
+    Raises:
+        InvalidArguments: it cannot be; the message begins with `what`.
+    """
+    try:
+        data, _ = encode_checked(value)
+    except Unencodable as e:
+        raise InvalidArguments(
+            f"{what} cannot be stored: {e.said_of('value')}",
+            hint="builtins, datetimes, Decimals and UUIDs are stored as they are",
+        ) from e
+    return msgspec.Raw(data)
 
 
 def decode(data: bytes | msgspec.Raw, annotation: object = None) -> object:

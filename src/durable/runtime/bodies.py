@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,18 +11,22 @@ import anyio
 import msgspec
 
 from durable.errors import OutcomeUnknown
-from durable.protocol import failures, retries
+from durable.protocol import failures, names, retries
 from durable.protocol.attempts import Tried
 from durable.protocol.failures import Failure
-from durable.protocol.records import Attempt, Step
+from durable.protocol.records import Attempt, Beat, Step
 from durable.protocol.retries import GiveUp, RetryIn
 from durable.runtime.calls import StepCall
 from durable.runtime.cancelling import Cancelling
 from durable.runtime.closing import Stopped
 from durable.runtime.gate import Gate
 from durable.runtime.inflight import InFlight
+from durable.runtime.inside import Inside
 from durable.runtime.invoking import Invoker
+from durable.runtime.latest import Keeper, Latest
+from durable.runtime.loops import Loop
 from durable.runtime.ownership import Ownership
+from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
 from durable.runtime.scopes import Scope
 from durable.runtime.surroundings import Progress, Surroundings
@@ -38,10 +43,14 @@ class Course:
     Attributes:
         number: of the attempt that runs, or of the last that failed.
         began: when the first one began, in store time.
+        details: what a body last gave to `heartbeat`.
+        beats: the object that holds them; None before the first.
     """
 
     number: int
     began: float
+    details: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    beats: Latest | None = None
 
 
 @dataclass(kw_only=True)
@@ -60,18 +69,22 @@ class Bodies:
     cancelling: Cancelling
     recorder: Recorder
     invoker: Invoker
+    publishing: Publishing
+    keeper: Keeper
+    loop: Loop
 
     async def outcome(self, call: StepCall[Any], branch: Scope) -> tuple[Step, object]:
         """What the call comes to, not recorded yet, and the decoded copy of its value.
 
         Failed attempts are recorded on the way.
         """
-        course = Course(0, self.around.store.now())
         earlier = self.tried.get(call.path, _NEVER)
+        course = Course(0, self.around.store.now(), earlier.details)
         if call.definition.at_most_once and earlier.unknown:
             return self._unknown(call, earlier.begun), None
         if earlier.failed is not None:
-            course = Course(earlier.failed.attempt, earlier.failed.began or earlier.failed.time)
+            course.number = earlier.failed.attempt
+            course.began = earlier.failed.began or earlier.failed.time
             await self._back_off(call, earlier.failed.due)
         while True:
             course.number += 1
@@ -89,9 +102,10 @@ class Bodies:
         if call.definition.at_most_once:
             await self.recorder.claim(self.recorder.begin(call, number))
         self._tell("begin", call, attempt=number)
+        inside = self._inside(call, course)
         before = cancel_count()
         try:
-            raw, copy = await self.invoker.invoke(call, number)
+            raw, copy = await self.invoker.invoke(call, number, inside)
         except KeyboardInterrupt:
             raise  # the process was asked to end; nothing happened that could be recorded
         except Unwinding:
@@ -104,13 +118,36 @@ class Bodies:
             decision = self._decide(call, course, e)
         else:
             value = msgspec.Raw(raw)
-            return self.recorder.outcome(call, "value", value=value, attempt=number), copy
+            step = self.recorder.outcome(call, "value", value=value, attempt=number)
+            step.published = self.publishing.pending(inside.published)
+            return step, copy
+        course.details, course.beats = inside.details, inside.beats
         if isinstance(decision, GiveUp):
-            return self.recorder.outcome(call, "error", failure=failure, attempt=number), None
+            step = self.recorder.outcome(call, "error", failure=failure, attempt=number)
+            step.published = self.publishing.pending(inside.published)
+            return step, None
         if self.cancelling.covers(call):  # what a body raises in being cancelled is kept for people
             return self.recorder.outcome(call, "cancelled", failure=failure, attempt=number), None
         self._tell("retry", call, attempt=number, failed=True, seconds=decision.seconds)
         return self._failed(call, course, failure, decision)
+
+    def _inside(self, call: StepCall[Any], course: Course) -> Inside:
+        owner, number = self.ownership, course.number
+        if not call.definition.is_async:
+            self.keeper.start()
+
+        def make(details: msgspec.Raw, nonce: str, now: float) -> Beat:
+            return Beat(call.path, number, owner.epoch, nonce, now, details)
+
+        def new_beats() -> Latest:
+            name = names.beat(owner.run_id, owner.instance, call.path, owner.epoch)
+            return Latest(self.around, name, make, self.keeper)
+
+        return Inside(
+            loop=self.loop, publishing=self.publishing, new_beats=new_beats, beats=course.beats,
+            told=course.details, timeout=call.definition.timeout or math.inf,
+            silence=call.definition.heartbeat_timeout or math.inf,
+        )  # fmt: skip
 
     def _unknown(self, call: StepCall[Any], attempt: int) -> Step:
         """An earlier owner began a body that must not begin twice, and told nobody how it went."""
@@ -138,8 +175,9 @@ class Bodies:
         self, call: StepCall[Any], course: Course, failure: Failure, decision: RetryIn
     ) -> Attempt:
         return self.recorder.failed_attempt(
-            call, course.number, failure, decision.seconds, began=course.began
-        )
+            call, course.number, failure, decision.seconds,
+            began=course.began, details=course.details,
+        )  # fmt: skip
 
     async def _back_off(self, call: StepCall[Any], due: float) -> None:
         """Wait in place for the next attempt; meanwhile no body is in flight."""

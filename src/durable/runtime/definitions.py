@@ -42,12 +42,14 @@ class StepDefinition(Definition):
 
     Attributes:
         timeout: seconds that one attempt may take; None: as long as it likes.
+        heartbeat_timeout: seconds that may pass between two heartbeats; None: as many as it likes.
         at_most_once: each attempt's body is claimed before it begins, and never begun again.
     """
 
     retry: Retry = field(default_factory=Retry)
     check_args: bool = True
     timeout: float | None = None
+    heartbeat_timeout: float | None = None
     at_most_once: bool = False
 
 

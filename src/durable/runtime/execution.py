@@ -15,7 +15,8 @@ It is made of parts, each of which has a module:
   call must not be interrupted; `inflight`: what a draining run waits for;
 - `cancelling`: the cancellation of the run itself, and `cleanup`: what it may still do;
 - `turnstile`: the order in which outcomes reach the function;
-- `threads`: sync code.
+- `threads`: sync code; `inside`: a body as its own code sees the run; `publishing`: progress that
+  others may see; `latest`: the objects that hold it, each overwritten by one owner alone.
 """
 
 from __future__ import annotations
@@ -44,8 +45,11 @@ from durable.runtime.facts import CorruptFact, read_cancel
 from durable.runtime.gate import Gate
 from durable.runtime.inflight import InFlight
 from durable.runtime.invoking import Invoker
+from durable.runtime.latest import Keeper
+from durable.runtime.loops import Loop
 from durable.runtime.ownership import Ownership
 from durable.runtime.performing import Performer
+from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
 from durable.runtime.scopes import Current, Scope
 from durable.runtime.surroundings import Surroundings
@@ -70,6 +74,7 @@ class Execution:
         cancelling: the cancellation of this run.
         turnstile: the order of outcomes; a decision that closes branches tells it.
         ownership: what is stamped on the records.
+        publishing: the progress that it publishes; flushed by its owner at the end.
     """
 
     def __init__(
@@ -111,6 +116,11 @@ class Execution:
         self.on_touched(self._look_for_cancel)
         self._in_flight = InFlight(self._gate.close)
         self._threads = Threads(run_id, self._gate, self._spawn, around.workflows)
+        self._loop = Loop()
+        self._keeper = Keeper(
+            self._is_live, lambda e: self.close(Stopped("store", error=e)), self._spawn
+        )
+        self.publishing = Publishing(around, self.ownership, self._keeper)
         self._performer = self._make_performer(around, journal)
 
     def _make_performer(self, around: Surroundings, journal: Journal) -> Performer:
@@ -124,12 +134,14 @@ class Execution:
             invoker=Invoker(
                 around=around, ownership=self.ownership, cancelling=self.cancelling
             ),
+            publishing=self.publishing, keeper=self._keeper, loop=self._loop,
         )  # fmt: skip
         return Performer(
             around=around, run_id=self.run_id, root=self._root,
             recorded={step.path: step for step in journal.order}, gate=self._gate,
             turnstile=self.turnstile, cancellations=self._cancellations,
-            cancelling=self.cancelling, in_flight=self._in_flight, bodies=bodies, recorder=recorder,
+            cancelling=self.cancelling, in_flight=self._in_flight, bodies=bodies,
+            publishing=self.publishing, recorder=recorder,
         )  # fmt: skip
 
     # -- for its owner ----------------------------------------------------------------------------
@@ -220,8 +232,14 @@ class Execution:
         if definition.is_async:
             with scope.entered():
                 return await definition.fn(*args, **kwargs)
+        self._keeper.start()
         with cleanup.inherited(cleanup.under_way()):
             return await self._threads.run(scope, definition.fn, args, kwargs)
+
+    def publish(self, name: str, value: msgspec.Raw) -> None:
+        """See `publishing.publish`; from any thread."""
+        if self.closing is None:
+            self._loop.soon(lambda: self.publishing.put(name, value))
 
     def from_thread(self, scope: Scope, work: Callable[[], Awaitable[T]]) -> T:
         """See `Threads.ask`."""
@@ -242,6 +260,10 @@ class Execution:
         assert self._tasks is not None
         self._helped = True
         self._tasks.start_soon(work)
+
+    def _is_live(self) -> bool:
+        """Whether it has left its recorded past behind."""
+        return not self.turnstile.replaying or bool(self._in_flight.paths)
 
     async def _look(self) -> None:
         try:

@@ -15,7 +15,17 @@ import msgspec
 
 from durable.protocol import attempts, names
 from durable.protocol.journal import Journal, build
-from durable.protocol.records import Attempt, Begin, Cancel, Epoch, Result, Start, Step
+from durable.protocol.records import (
+    Attempt,
+    Beat,
+    Begin,
+    Cancel,
+    Epoch,
+    Published,
+    Result,
+    Start,
+    Step,
+)
 from durable.store import Store, Stored
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -25,6 +35,8 @@ READS_AT_ONCE = 16  # gets of records too large for a list
 _start = msgspec.json.Decoder(Start)
 _step = msgspec.json.Decoder(Step)
 _attempt = msgspec.json.Decoder(Attempt)
+_beat = msgspec.json.Decoder(Beat)
+_published = msgspec.json.Decoder(Published)
 _begin = msgspec.json.Decoder(Begin)
 _epoch = msgspec.json.Decoder(Epoch)
 _result = msgspec.json.Decoder(Result)
@@ -53,13 +65,15 @@ class Facts:
     steps: list[Step] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     begins: list[Begin] = field(default_factory=list)
+    beats: list[Beat] = field(default_factory=list)
+    published: list[Published] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     cancel: Cancel | None = None
     result: Result | None = None
 
     def journal(self) -> Journal:
         journal = build(self.steps, self.attempts, self.epochs)
-        journal.tried = attempts.by_path(self.attempts, self.begins)
+        journal.tried = attempts.by_path(self.attempts, self.begins, self.beats)
         return journal
 
     def recorded_epochs(self) -> set[int]:
@@ -93,6 +107,15 @@ def decode_result(stored: Stored) -> Result:
         CorruptFact: it is not one.
     """
     return _decode(stored, _result.decode)
+
+
+def decode_published(stored: Stored) -> Published:
+    """A record of published progress.
+
+    Raises:
+        CorruptFact: it is not one.
+    """
+    return _decode(stored, _published.decode)
 
 
 async def read_start(store: Store, run: str) -> Start | None:
@@ -142,6 +165,10 @@ def _add(facts: Facts, run: str, stored: Stored) -> None:
             facts.steps.append(_decode(stored, _step.decode))
         case "attempts":
             facts.attempts.append(_decode(stored, _attempt.decode))
+        case "beats":
+            facts.beats.append(_decode(stored, _beat.decode))
+        case "state":
+            facts.published.append(decode_published(stored))
         case "starts":
             facts.begins.append(_decode(stored, _begin.decode))
         case "epochs":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from durable.errors import StepTimeout
 from durable.protocol import values
 from durable.runtime.calls import StepCall
 from durable.runtime.cancelling import Cancelling
+from durable.runtime.inside import Inside
 from durable.runtime.ownership import Ownership
 from durable.runtime.scopes import Current, here
 from durable.runtime.surroundings import Surroundings
@@ -33,7 +33,9 @@ class Invoker:
     ownership: Ownership
     cancelling: Cancelling
 
-    async def invoke(self, call: StepCall[Any], attempt: int) -> tuple[bytes, object]:
+    async def invoke(
+        self, call: StepCall[Any], attempt: int, inside: Inside
+    ) -> tuple[bytes, object]:
         """What the function returned: encoded, and the decoded copy of it.
 
         Raises:
@@ -41,15 +43,20 @@ class Invoker:
             Unwinding: the lease was lost before it began.
             BaseException: whatever it raised.
         """
-        definition = call.definition
-        current = self.ownership.current(call.path, attempt)
-        limit = math.inf if definition.timeout is None else definition.timeout
-        with anyio.CancelScope(deadline=anyio.current_time() + limit):
-            value = await self._in_its_place(call, current)
-            return values.encode_result(value, call.returns, name=call.name)
-        raise self._timed_out(call, attempt, limit)
+        current = self.ownership.current(call.path, attempt, inside)
+        try:
+            with inside.limited():
+                value = await self._in_its_place(call, current, inside)
+                return values.encode_result(value, call.returns, name=call.name)
+        except anyio.get_cancelled_exc_class():
+            inside.flag.set()
+            raise
+        finally:
+            inside.ends()
+        inside.flag.set()
+        raise self._timed_out(call, attempt, inside)
 
-    async def _in_its_place(self, call: StepCall[Any], current: Current) -> object:
+    async def _in_its_place(self, call: StepCall[Any], current: Current, inside: Inside) -> object:
         """With `here` set: async in this task, sync in a thread."""
         definition = call.definition
         fn = self.around.body_of(definition)
@@ -57,30 +64,28 @@ class Invoker:
         try:
             if definition.is_async:
                 return await fn(*call.args, **call.kwargs)
-            with self.cancelling.telling(call, current._flag):
+            with self.cancelling.telling(call, inside.flag):
                 return await in_thread(
                     _apply_if, self.around.trusted, fn, call.args, call.kwargs,
                     limiter=self.around.steps,
                 )  # fmt: skip
-        except anyio.get_cancelled_exc_class():
-            current._flag.set()
-            raise
         finally:
             here.reset(token)
 
-    def _timed_out(self, call: StepCall[Any], attempt: int, limit: float) -> StepTimeout:
+    def _timed_out(self, call: StepCall[Any], attempt: int, inside: Inside) -> StepTimeout:
         name, run = call.name, self.ownership.run_id
+        went = f"did not end within {inside.timeout:g} s"
+        if inside.silent:
+            went = f"gave no heartbeat for {inside.silence:g} s"
         if not call.definition.is_async:
             log.warning(
-                "step %r of run %r did not end within %g s; its thread goes on until it returns, "
-                "and is told so by `durable.current().cancelled`",
+                "step %r of run %r %s; its thread goes on until it returns, and is told so by "
+                "`durable.current().cancelled`",
                 name,
                 run,
-                limit,
+                went,
             )
-        return StepTimeout(
-            f"attempt {attempt} of step {name!r} did not end within {limit:g} s", run=run
-        )
+        return StepTimeout(f"attempt {attempt} of step {name!r} {went}", run=run)
 
 
 def _apply_if(

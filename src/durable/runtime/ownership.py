@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from durable.runtime.scopes import Current
+
+if TYPE_CHECKING:
+    from durable.runtime.inside import Inside
 
 
 @dataclass(kw_only=True)
@@ -26,11 +30,11 @@ class Ownership:
     epoch: int
     tick: float = 0.0
 
-    def current(self, path: str = "", attempt: int = 1) -> Current:
+    def current(self, path: str = "", attempt: int = 1, inside: Inside | None = None) -> Current:
         """What the body of the call at `path` may know; without a path, the workflow function."""
         return Current(
             run_id=self.run_id, workflow=self.workflow, attempt=attempt, epoch=self.epoch,
-            idempotency_key=self._key(path),
+            idempotency_key=self._key(path), _inside=inside,
             tick=datetime.fromtimestamp(self.tick, UTC) if self.tick else None,
         )  # fmt: skip
 

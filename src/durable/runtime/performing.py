@@ -23,6 +23,7 @@ from durable.runtime.cancelling import Cancelling
 from durable.runtime.closing import Stopped
 from durable.runtime.gate import Gate
 from durable.runtime.inflight import InFlight
+from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
 from durable.runtime.scopes import Scope
 from durable.runtime.surroundings import Progress, Surroundings
@@ -51,6 +52,7 @@ class Performer:
     cancelling: Cancelling
     in_flight: InFlight
     bodies: Bodies
+    publishing: Publishing
     recorder: Recorder
 
     async def perform(
@@ -94,6 +96,8 @@ class Performer:
         else:
             await self.cancellations.wait(event, branch)
         await self.gate.check_open(branch)
+        for name, published in step.published.items():
+            self.publishing.put(name, published)
         self._tell("replay", call, step)
         return value
 

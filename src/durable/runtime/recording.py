@@ -63,13 +63,21 @@ class Recorder:
         )  # fmt: skip
 
     def failed_attempt(
-        self, call: Call[Any], attempt: int, failure: Failure, seconds: float, *, began: float
+        self,
+        call: Call[Any],
+        attempt: int,
+        failure: Failure,
+        seconds: float,
+        *,
+        began: float,
+        details: msgspec.Raw | msgspec.UnsetType,
     ) -> Attempt:
         """The record of an attempt that is followed by another in `seconds`."""
         now = self.around.store.now()
         return Attempt(
             path=call.path, attempt=attempt, failure=failure, due=now + seconds,
             nonce=self.around.system.token(), time=now, epoch=self.ownership.epoch, began=began,
+            details=details,
         )  # fmt: skip
 
     def begin(self, call: Call[Any], attempt: int) -> Begin:

@@ -229,6 +229,7 @@ class Runner:
             case Finished() as finished:
                 if not finished.ran_out:
                     self._warn_of_unasked(self.execution.turnstile.remaining())
+                await self.execution.publishing.flush()
                 return await self._finish(facts, await self._record(facts, epoch, finished))
             case Attention() as attention:
                 return await self._park(facts, attention)

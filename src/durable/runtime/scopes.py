@@ -16,13 +16,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from durable.errors import NotInWorkflow, UnfinishedCalls
+from durable.protocol import values
 from durable.protocol.paths import Ordinals
-from durable.runtime.flagging import Flag
 from durable.runtime.turns import strand
 
 if TYPE_CHECKING:
     from durable.runtime.execution import Execution
+    from durable.runtime.inside import Inside
 
 
 @dataclass
@@ -108,7 +111,7 @@ class Current:
     epoch: int
     idempotency_key: str
     tick: datetime | None = None
-    _flag: Flag = field(default_factory=Flag, repr=False, compare=False)
+    _inside: Inside | None = field(default=None, repr=False, compare=False)
 
     @property
     def cancelled(self) -> bool:
@@ -120,7 +123,40 @@ class Current:
         returns. What it returns or raises then is ignored, but for a cancelled run, which waits
         a little for its threads.
         """
-        return self._flag.is_set
+        return self._inside is not None and self._inside.flag.is_set
+
+    @property
+    def heartbeat_details(self) -> object:
+        """What an earlier attempt of this call last gave to `heartbeat`; None if nothing."""
+        told = self._inside.told if self._inside is not None else msgspec.UNSET
+        return None if isinstance(told, msgspec.UnsetType) else values.decode(told)
+
+    def heartbeat(self, details: object = None) -> None:
+        """Say that the body of this step is alive, and how far it has come.
+
+        The details are given to the next attempt as `heartbeat_details`, also after a crash: they
+        are written in the background, at most once a second, so the last second may be missing
+        then. Does not wait. Where the step has a `heartbeat_timeout`, it starts anew.
+
+        In a thread that nobody waits for any more, this ends the body by an exception that is no
+        `Exception`.
+
+        Args:
+            details: anything that a step could return without an annotation.
+
+        Raises:
+            NotInWorkflow: this is no step's body.
+            InvalidArguments: the details cannot be stored.
+        """
+        self.inside("heartbeat").heartbeat(
+            values.encode_argument(details, "details of a heartbeat")
+        )
+
+    def inside(self, word: str) -> Inside:
+        """The attempt that is running, for a word that needs one."""
+        if self._inside is None:
+            raise NotInWorkflow(f"{word}() needs the body of a step that runs in its worker")
+        return self._inside
 
 
 here: ContextVar[Scope | Current | None] = ContextVar("durable.here", default=None)

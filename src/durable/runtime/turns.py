@@ -50,6 +50,11 @@ def strand() -> int:
     return id(task) if task is not None else -thread_id()
 
 
+def in_task() -> bool:
+    """Whether a task is running: not so in a bare callback of the event loop, nor in a thread."""
+    return _is_trio() or _asyncio_task() is not None
+
+
 def _asyncio_task() -> object:
     """The running asyncio task; None in a thread without an event loop."""
     asyncio: Any = sys.modules.get("asyncio")

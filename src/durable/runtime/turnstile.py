@@ -137,6 +137,11 @@ class Turnstile:
         """Paths of recorded outcomes that nobody has awaited yet, in order."""
         return sorted(self._place, key=self._place.__getitem__)
 
+    @property
+    def replaying(self) -> bool:
+        """Whether recorded outcomes remain and nothing new was recorded yet."""
+        return bool(self._place) and not self._issued
+
     def release(self) -> None:
         """The run is closed: every waiter goes on and finds that out."""
         for _, event in self._awaited:

@@ -1,0 +1,97 @@
+"""One attempt as its own code sees the run: it may tell how it goes, from a task or a thread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+import msgspec
+
+from durable.runtime.flagging import Flag
+from durable.runtime.latest import Latest
+from durable.runtime.loops import Loop
+from durable.runtime.publishing import Publishing
+from durable.runtime.threads import Unwinding
+
+
+@dataclass(kw_only=True)
+class Inside:
+    """What an attempt under way may ask of its run.
+
+    Attributes:
+        new_beats: makes the object that heartbeats go to.
+        beats: that object; None before the first.
+        told: what an attempt before it last gave to `heartbeat`.
+        details: the same, or what it gave itself since.
+        timeout: seconds that it may take.
+        silence: seconds that may pass without a heartbeat.
+        flag: set when nobody waits for it any more.
+        published: what it published, by name.
+    """
+
+    loop: Loop
+    publishing: Publishing
+    new_beats: Callable[[], Latest]
+    beats: Latest | None = None
+    told: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    timeout: float = math.inf
+    silence: float = math.inf
+    flag: Flag = field(default_factory=Flag)
+    published: dict[str, msgspec.Raw] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.details = self.told
+        self._over = False
+        self._end = anyio.current_time() + self.timeout
+        self._scope = anyio.CancelScope()
+        self._alive()
+
+    # -- around it, in the event loop -------------------------------------------------------------
+
+    def limited(self) -> anyio.CancelScope:
+        """The scope that cancels it when its time has run out."""
+        return self._scope
+
+    @property
+    def silent(self) -> bool:
+        """Whether the time that ran out is that between two heartbeats."""
+        return self._scope.deadline < self._end
+
+    def ends(self) -> None:
+        """It has ended: what it still says is not heard, and its beats are not needed any more."""
+        self._over = True
+        if self.beats is not None:
+            self.beats.drop()
+
+    # -- from its own code ------------------------------------------------------------------------
+
+    def heartbeat(self, details: msgspec.Raw) -> None:
+        """It is alive, and has come so far. Raises Unwinding in a thread left behind."""
+        self._check_wanted()
+        self.loop.soon(lambda: self._beat(details))
+
+    def publish(self, name: str, value: msgspec.Raw) -> None:
+        """See `publishing.publish`. Raises Unwinding in a thread left behind."""
+        self._check_wanted()
+        self.loop.soon(lambda: self._publish(name, value))
+
+    def _check_wanted(self) -> None:
+        if self._over:
+            raise Unwinding("nobody waits for this attempt any more")
+
+    def _beat(self, details: msgspec.Raw) -> None:
+        if not self._over:
+            self.details = details
+            self.beats = self.beats or self.new_beats()
+            self.beats.put(details)
+            self._alive()
+
+    def _publish(self, name: str, value: msgspec.Raw) -> None:
+        if not self._over:
+            self.published[name] = value
+            self.publishing.put(name, value)
+
+    def _alive(self) -> None:
+        self._scope.deadline = min(self._end, anyio.current_time() + self.silence)

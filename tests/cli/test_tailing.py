@@ -1,0 +1,90 @@
+"""`tail`: a run followed to its end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import FLOWS, Done, begin
+
+Cli = Callable[..., Done]
+
+TELLING = f"{FLOWS}:telling"
+
+
+@pytest.fixture
+def followed(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    processes: list[subprocess.Popen[str]] = []
+
+    def follow(*words: str) -> subprocess.Popen[str]:
+        processes.append(begin("tail", *words, folder=folder))
+        return processes[-1]
+
+    yield follow
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def documents(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def test_it_tells_what_comes_while_it_comes(
+    cli: Cli, folder: Path, followed: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """Calls and published progress, one document a line, the last one the outcome."""
+    cli("start", TELLING, "--id", "x", "--input", '["hi"]')
+    tail = followed("x", "--json")
+    worker = begin("worker", FLOWS, "--until-idle", folder=folder)
+    lines = documents(tail)
+    seen = []
+    for line in lines:
+        seen.append(line)
+        if line["kind"] == "published" and line["value"] == {"done": 1}:
+            break  # while the run still waits at its gate
+    (folder / "go").touch()
+    seen += lines
+    worker.communicate(timeout=20)
+
+    assert tail.wait(20) == 0
+    told = [line for line in seen if line["kind"] == "call"]
+    assert [(line["path"], line["outcome"], line["value"]) for line in told] == [
+        ("note.1", "value", "hi"), ("gate.1", "value", "go"),
+    ]  # fmt: skip
+    assert [line["value"] for line in seen if line["kind"] == "published"][-1] == {"done": 2}
+    assert {"kind": "end", "status": "completed", "result": "hi"}.items() <= seen[-1].items()
+
+
+def test_of_a_run_that_is_over_it_tells_all_at_once(cli: Cli, folder: Path) -> None:
+    """In its order, for people; the exit code is that of the outcome."""
+    (folder / "go").touch()
+    cli("run", TELLING, "--id", "x", "--input", '["hi"]')
+    done = cli("tail", "x")
+    lines = [line.split("  ", 1)[1] for line in done.out.splitlines()]
+
+    assert done.code == 0
+    assert lines[-1] == 'completed: "hi"'
+    assert sorted(lines[:-1]) == ['gate.1  "go"', 'note.1  "hi"', 'progress = {"done":2}']
+
+
+def test_a_failed_run_exits_as_such(cli: Cli) -> None:
+    """Exit code 1, and the error in the last line."""
+    cli("run", f"{FLOWS}:failing", "--id", "x", "--input", '["no"]')
+    done = cli("tail", "x", "--json")
+    last = json.loads(done.out.splitlines()[-1])
+
+    assert done.code == 1
+    assert (last["status"], last["error"]) == ("failed", "builtins.PermissionError: no")
+
+
+def test_an_unknown_run_is_an_error(cli: Cli) -> None:
+    """As for every command."""
+    assert cli("tail", "nobody").code == 3
