@@ -162,14 +162,19 @@ def _options(*queues: str) -> Options:
 
 
 async def starting() -> dict[str, Count]:
-    """`client.start`, when the system is idle and when a bell rings already."""
+    """`client.start`: the first of a process, on an idle system, and while a bell rings."""
     async with _served() as (store, tape), Client(store) as client:
+        tape.mark("new")
+        await store.check()
         tape.mark("idle")
         await client.start(measured, "a")
         tape.mark("ringing")
         await client.start(measured, "b")
         tape.mark("end")
     return {
+        "a process's first start or run: its look at the bucket": Count.of(
+            tape.between("new", "idle")
+        ),
         "start from a client, idle system": Count.of(tape.between("idle", "ringing")),
         "start from a client, the bell rings": Count.of(tape.between("ringing", "end")),
     }

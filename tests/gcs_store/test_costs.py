@@ -16,8 +16,12 @@ class TestAtTheServer:
     """Counted at the HTTP server, every call between two moments."""
 
     async def test_a_start_is_two_creates_and_a_bell(self) -> None:
-        """Marker, `start` and the bell; a bell that rings already is refused, which is free."""
+        """Marker, `start` and the bell; a bell that rings already is refused, which is free.
+
+        Before, once in a process, the bucket's settings are read.
+        """
         assert await billing.starting() == {
+            "a process's first start or run: its look at the bucket": Count(b=1),
             "start from a client, idle system": Count(a=3),
             "start from a client, the bell rings": Count(a=2, unbilled=1),
         }

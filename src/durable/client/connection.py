@@ -140,6 +140,7 @@ class Client(Coordination, Repair):
             StoreUnavailable: the run may have started; ask again with the same id.
         """
         request = self._request(workflow, args, kwargs)
+        await self.store.check()
         with _may_have_started(request.run):
             started = await starting.start(self.store, request.run, request.start)
             started = await self._revived(request, started)

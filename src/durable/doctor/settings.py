@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from durable.doctor.findings import Finding
+from durable.protocol import keeping
 from durable.protocol.leases import TTL_DEFAULT, Terms
 
 LEASE_BYTES = 1_000  # of a worker's lease: its body, and the copy of it in the metadata
 GB_MONTH = 0.020  # dollars, Standard storage in a single region
-_DAY = 86_400
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -55,28 +55,24 @@ def dead_copies(kept: float, ttl: float = TTL_DEFAULT) -> tuple[int, float]:
 
 
 def _retention(bucket: str, settings: Settings) -> Finding:
-    if not settings.retention:
+    kept = keeping.by_retention(bucket, settings.retention, locked=settings.retention_locked)
+    if kept is None:
         return Finding("retention", "ok", "objects may be replaced and deleted at any time")
-    kept = f"objects cannot be replaced or deleted for {_lasting(settings.retention)}"
-    if settings.retention_locked:
-        found = f"{kept}, and that is locked for ever; leases are replaced every few seconds"
-        return Finding("retention", "refused", found, "durable init gs://ANOTHER-BUCKET")
-    found = f"{kept}; leases are replaced every few seconds"
-    return Finding("retention", "refused", found, _update(bucket, "--clear-retention-period"))
+    return Finding("retention", "refused", kept.found, kept.fix)
 
 
 def _hold(bucket: str, settings: Settings) -> Finding:
-    if not settings.default_hold:
+    kept = keeping.by_hold(bucket, by_default=settings.default_hold)
+    if kept is None:
         return Finding("hold", "ok", "new objects are under no hold")
-    found = "new objects are under an event-based hold, so none can be replaced or deleted"
-    return Finding("hold", "refused", found, _update(bucket, "--no-default-event-based-hold"))
+    return Finding("hold", "refused", kept.found, kept.fix)
 
 
 def _versioning(bucket: str, settings: Settings) -> Finding:
     if not settings.versioning:
         return Finding("versioning", "ok", "off")
     found = "on: every renewal of a lease leaves a copy that is kept and billed for ever"
-    return Finding("versioning", "warning", found, _update(bucket, "--no-versioning"))
+    return Finding("versioning", "warning", found, keeping.update(bucket, "--no-versioning"))
 
 
 def _soft_delete(bucket: str, settings: Settings) -> Finding:
@@ -84,12 +80,12 @@ def _soft_delete(bucket: str, settings: Settings) -> Finding:
         return Finding("soft-delete", "ok", "off")
     copies, dollars = dead_copies(settings.soft_delete)
     found = (
-        f"on for {_lasting(settings.soft_delete)}: a worker that renews its lease every "
+        f"on for {keeping.lasting(settings.soft_delete)}: a worker that renews its lease every "
         f"{Terms.of(TTL_DEFAULT).period:.1f} s has {copies:,} dead copies of it, ${dollars:.4f} "
         f"a month (1,000 workers: ${1000 * dollars:.2f}); results that are deleted are billed "
         "for as long"
     )
-    return Finding("soft-delete", "warning", found, _update(bucket, "--clear-soft-delete"))
+    return Finding("soft-delete", "warning", found, keeping.update(bucket, "--clear-soft-delete"))
 
 
 def _namespace(settings: Settings) -> Finding:
@@ -107,12 +103,3 @@ def _requester_pays(payer: str, settings: Settings) -> Finding:
         return Finding("requester-pays", "ok", "off: the bucket's owner pays")
     found = f"on: the project {payer!r} pays, as the store's URL says (userProject)"
     return Finding("requester-pays", "note", found)
-
-
-def _update(bucket: str, flag: str) -> str:
-    return f"gcloud storage buckets update {bucket} {flag}"
-
-
-def _lasting(seconds: int) -> str:
-    days, rest = divmod(seconds, _DAY)
-    return f"{seconds:,} s" if rest else f"{days:,} day{'s' if days != 1 else ''}"

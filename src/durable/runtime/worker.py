@@ -86,7 +86,12 @@ class Worker:
         Args:
             until_idle: return when no run of its queues needs a worker any more.
             polling: False only carries what it is handed by `start_here` and `pursue`.
+
+        Raises:
+            StoreRefused: runs cannot live in this store, whose settings keep what is there.
+            StoreUnavailable: the store does not answer at the start.
         """
+        await self.store.check()
         self._until_idle = until_idle
         async with anyio.create_task_group() as tasks:
             self._holdings = Holdings(

@@ -37,9 +37,10 @@ BACKOFF_MAX = 5.0  # seconds
 class Stored(msgspec.Struct, frozen=True):
     """An object as the store holds it.
 
-    `created` and `updated` are seconds since the epoch by the store's clock. `generation` is
-    unique, compared for equality only. `body` is None only in lists: too large, or written with
-    `inline=False`.
+    `created` and `updated` are seconds since the epoch by the store's clock. Of an object that
+    was replaced `created` may be either time: a bucket knows that of the generation alone.
+    `generation` is unique, compared for equality only. `body` is None only in lists: too large,
+    or written with `inline=False`.
     """
 
     name: str
@@ -106,6 +107,10 @@ class Backend(Protocol):
     boot: str = ""
     lock_folder: str | None = None
 
+    async def check(self) -> None:
+        """Refuse a place whose settings keep objects from being replaced or deleted."""
+        return  # only a bucket has such settings
+
     async def create(
         self, name: str, body: bytes, meta: dict[str, str], inline: bool
     ) -> Written | None: ...
@@ -159,6 +164,19 @@ class Store:
     def now(self) -> float:
         """The store's present time, seconds since the epoch."""
         return self.backend.now()
+
+    async def check(self) -> None:
+        """Ask whether runs can live here, before anything is written.
+
+        Raises:
+            StoreRefused: there is no such place, or it keeps what must be replaced and deleted.
+        """
+        again = _Again(self)
+        while True:
+            try:
+                return await self.backend.check()
+            except StoreUnavailable as e:
+                await again.after(e)
 
     async def create(
         self,

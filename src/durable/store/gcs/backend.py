@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from durable.errors import StoreUnavailable
+from durable.errors import StoreRefused, StoreUnavailable
 from durable.store import REMOTE_PACE, Backend, Page, Stored, Written
 from durable.store.gcs import wire
 from durable.store.gcs.answers import Answer, no_bucket, nonsense, trouble
@@ -46,6 +46,30 @@ class GcsBackend(Backend):
         tokens = None if place.anonymous else Tokens(load, system)
         self._http = Http(place, tokens=tokens, clock=self._clock, system=system)
         self._create_url = place.insert_url(0)
+        self._checked = False
+
+    async def check(self) -> None:
+        """Refuse a bucket whose settings keep its objects; asked once.
+
+        An account that may use objects need not see the bucket's settings. Then what it may not
+        replace or delete is refused when it tries.
+        """
+        if self._checked:
+            return
+        what = "look at its settings"
+        answer = await self._http.ask(Request("GET", self.place.bucket_url(), what))
+        if answer.status not in (200, 403):
+            raise trouble(self.place, what, answer)
+        bucket = f"gs://{self.place.bucket}"
+        try:
+            kept = wire.keeps(bucket, answer.body) if answer.status == 200 else None
+        except msgspec.MsgspecError as e:
+            raise nonsense(self.place, what, e) from e
+        if kept is not None:
+            raise StoreRefused(
+                f"the bucket {self.place.bucket!r} cannot be used: {kept.found}", hint=kept.fix
+            )
+        self._checked = True
 
     async def create(
         self, name: str, body: bytes, meta: dict[str, str], inline: bool

@@ -18,6 +18,7 @@ _FORM = "Write gs://bucket, gs://bucket/prefix or gs://bucket/prefix?userProject
 _WRITE_FIELDS = "generation,updated"
 _READ_FIELDS = "generation,metadata,size,timeCreated,updated"
 _COPY_FIELDS = f"rewriteToken,resource({_WRITE_FIELDS})"
+_BUCKET_FIELDS = "retentionPolicy,defaultEventBasedHold"
 _LIST_FIELDS = "items(name,generation,metadata,timeCreated,updated),nextPageToken"
 _PAGE_SIZE = 1000  # the most that GCS gives
 
@@ -67,6 +68,10 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"gs://{self.bucket}/{self.prefix}".rstrip("/")
+
+    def bucket_url(self) -> str:
+        """The settings of the bucket that keep objects."""
+        return f"{self.endpoint}/storage/v1/b/{self.bucket}?fields={_BUCKET_FIELDS}{self._common}"
 
     def insert_url(self, generation: int) -> str:
         """Where a multipart upload goes; the name is in its body."""

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from durable.errors import StoreRefused
+from durable.protocol import keeping
+from durable.protocol.keeping import Kept
 from durable.store import INLINE_BYTES_MAX, Page, Stored, Written
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # of one POST; beyond that GCS wants a resumable upload
@@ -48,6 +50,16 @@ class _Resource(msgspec.Struct):
     size: int = 0
 
 
+class _Retention(msgspec.Struct, frozen=True):
+    retentionPeriod: int = 0  # noqa: N815  # GCS's word; in seconds
+    isLocked: bool = False  # noqa: N815  # GCS's word
+
+
+class _Bucket(msgspec.Struct):
+    retentionPolicy: _Retention = _Retention()  # noqa: N815  # GCS's word
+    defaultEventBasedHold: bool = False  # noqa: N815  # GCS's word
+
+
 class _Items(msgspec.Struct):
     items: list[_Resource] = []  # a Struct copies it; GCS leaves out what is empty
     nextPageToken: str | None = None  # noqa: N815  # GCS's word
@@ -68,6 +80,7 @@ class Described(msgspec.Struct, frozen=True):
 _encode = msgspec.json.Encoder().encode
 _decode_resource = msgspec.json.Decoder(_Resource, strict=False).decode
 _decode_rewrite = msgspec.json.Decoder(_Rewrite, strict=False).decode
+_decode_bucket = msgspec.json.Decoder(_Bucket, strict=False).decode
 _decode_items = msgspec.json.Decoder(_Items, strict=False).decode
 
 
@@ -141,6 +154,21 @@ def page(prefix: str, answer: bytes) -> Page:
     # An object called as the prefix itself is what consoles make to show a folder.
     items = [_stored(item.name[cut:], item) for item in found.items if len(item.name) > cut]
     return Page(items, found.nextPageToken or None)
+
+
+def keeps(bucket: str, answer: bytes) -> Kept | None:
+    """From the answer to a look at a bucket: what keeps its objects, if anything does.
+
+    Args:
+        bucket: its URL without a prefix.
+
+    Raises:
+        msgspec.MsgspecError: it is not what GCS answers.
+    """
+    found = _decode_bucket(answer)
+    policy = found.retentionPolicy
+    kept = keeping.by_retention(bucket, policy.retentionPeriod, locked=policy.isLocked)
+    return kept or keeping.by_hold(bucket, by_default=found.defaultEventBasedHold)
 
 
 def _metadata(name: str, body: bytes, meta: dict[str, str], inline: bool) -> dict[str, str]:
