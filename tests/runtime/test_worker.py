@@ -197,6 +197,24 @@ async def test_a_lost_lease_unwinds_every_run_and_the_worker_goes_on_under_a_new
         assert bodies["a0"] == 2
 
 
+async def test_a_worker_whose_renewals_are_refused_for_good_stops() -> None:
+    """A bucket that keeps its lease as it is: it stops with the reason and leaves one lease."""
+
+    def keep(call: Call) -> Fault | None:
+        return Fault("refused") if call.verb == "replace" and "workers/" in call.name else None
+
+    async with world() as w:
+        process = await w.process(faults=keep)
+        await w.start("r", three, "a", 30.0)
+        await w.until(process.gone.is_set)
+
+        assert process.worker.refusal is not None
+        assert bodies["a0"] == 1
+        assert len(await w.names("workers/")) == 1
+        await w.process()
+        assert await w.result("r") == ["a0", "a1", "a2"]
+
+
 async def test_a_lock_file_proves_death_at_once(tmp_path: Path) -> None:
     """Where the dead holder's lock can be had, nobody waits for the ttl."""
     async with world() as w:

@@ -91,6 +91,7 @@ async def _work(
         ended.set()
 
     try:
+        await store.patient(exits.PATIENCE).check()
         async with anyio.create_task_group() as tasks:
             await tasks.start(work)
             log.info("worker %s (%s) serves %s", carrier.id, options.label, ", ".join(served))
@@ -106,6 +107,8 @@ async def _work(
         with anyio.CancelScope(shield=True):
             await store.aclose()
     log.info("worker %s (%s) has stopped", carrier.id, options.label)
+    if carrier.refusal is not None:
+        raise carrier.refusal
     return carrier.id
 
 

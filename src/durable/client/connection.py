@@ -255,15 +255,16 @@ class Client(Coordination, Repair):
     async def _hire(self, definition: WorkflowDefinition) -> Worker:
         """The worker of this client, which carries only what it is handed."""
         self._workflows.setdefault(definition.name, definition)
-        if self._worker is not None and self._tasks is not None:
-            return self._worker
+        worker = self._worker
+        if worker is not None and worker.refusal is None and self._tasks is not None:
+            return worker
         async with self._hiring:
             if self._tasks is None:
                 raise UsageError(
                     "client.run needs an open client",
                     hint="write `async with connect() as client:`",
                 )
-            if self._worker is None:
+            if self._worker is None or self._worker.refusal is not None:
                 worker = Worker(self.store, self._workflows, self._worker_options())
                 # Cut off here, `start` would wait for the end of work that is never told to stop.
                 with anyio.CancelScope(shield=True):
@@ -301,6 +302,9 @@ class Client(Coordination, Repair):
                     hint="leave the `async with` block after `run` has returned",
                     run=handle.id,
                 )
+            if worker.refusal is not None:
+                refusal = worker.refusal  # of many runs, each of which raises an error of its own
+                raise type(refusal)(refusal.message, hint=refusal.hint) from refusal
             if not carried:
                 await looks.again()
 

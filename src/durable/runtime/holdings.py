@@ -8,7 +8,7 @@ from collections.abc import Callable
 import anyio
 import anyio.abc
 
-from durable.errors import StoreError
+from durable.errors import StoreError, StoreRefused
 from durable.protocol import names, records
 from durable.protocol.records import Marker, Start
 from durable.runtime import markers
@@ -33,6 +33,9 @@ class Holdings:
 
     Args:
         on_change: called when a place became free or the lease was lost: look for work.
+
+    Attributes:
+        refusal: why the store would not have the lease renewed: nothing is taken any more.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Holdings:
         on_change: Callable[[], None],
     ) -> None:
         self.runners: dict[str, Runner] = {}
+        self.refusal: StoreRefused | None = None
         self.idle_since = store.system.boot()
         self._store = store
         self._system = store.system
@@ -80,6 +84,9 @@ class Holdings:
         for runner in list(self.runners.values()):
             runner.stop(Stopped("lease"))
         lost.end()
+        self.refusal = lost.keeper.refusal
+        if self.refusal is not None:
+            self.close()  # under a new id it would be refused again, and leave one more lease
         if self._open:
             self.identity = self._new_identity()
         self._on_change()

@@ -61,6 +61,7 @@ class LeaseKeeper:
     Attributes:
         worker: the worker id.
         owner: the owner token, in the object's metadata.
+        refusal: why the store will not have the lease renewed; None while it has, or is silent.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class LeaseKeeper:
         self._on_lost = on_lost
         self._task_group = task_group
         self._describe_running = describe_running
+        self.refusal: StoreRefused | None = None
         self._tenure: Tenure | None = None
         self._lost = ""
         self._turn = anyio.Lock()
@@ -192,6 +194,7 @@ class LeaseKeeper:
     async def _keep(self, tenure: Tenure) -> None:
         watch = LoopWatch(tenure, self.worker, self._terms, self._describe_running)
         while (since := await self._write(tenure)) is not None:
+            self.refusal = None
             tenure.deadline = leases.trusted_until(since, self._terms)
             tenure.tell(tenure.announce)
             if not await self._rest(since + self._terms.period, watch):
@@ -241,7 +244,7 @@ class LeaseKeeper:
                 except StoreRefused as e:
                     if tenure.deadline == -math.inf:
                         raise
-                    trouble = str(e)  # it may be mended before the deadline
+                    self.refusal, trouble = e, str(e)  # it may be mended before the deadline
                     await anyio.sleep(self._terms.timeout)
             if self._is_too_late(tenure):
                 self._lose(tenure, f"it was not renewed in time: {trouble}")

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.abc
 
-from durable.errors import StoreError
+from durable.errors import StoreError, StoreRefused
 from durable.protocol import names, records
 from durable.protocol.records import Presence, Start
 from durable.runtime import markers
@@ -71,6 +71,11 @@ class Worker:
     def runners(self) -> dict[str, Runner]:
         """The runs it carries, by id."""
         return self._holdings.runners
+
+    @property
+    def refusal(self) -> StoreRefused | None:
+        """Why it has stopped by itself: the store would not have its lease renewed."""
+        return self._holdings.refusal
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -143,6 +148,8 @@ class Worker:
             nudge.set()
 
     def _on_change(self) -> None:
+        if self.refusal is not None:
+            self.stop()
         if self._until_idle or self._holdings.left_over:
             self.nudge()
 

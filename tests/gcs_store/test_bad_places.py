@@ -1,0 +1,183 @@
+"""Buckets that cannot be used, through the command: one line, what to do, exit code 5.
+
+Nothing is half-written: where it can be known before the first write, nothing is written at all.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from durable.cli import main
+from durable.store.memory import Bucket
+from durable.testing.gcs import BucketState, Handle, Service, serving
+from tests.cli.command import FLOWS, Done, begin, durable, until
+
+BUCKET = "some-bucket"
+QUICK = f"{FLOWS}:quick"
+INPUT = '{"word": "hi"}'
+COMMANDS = {
+    "run": ("run", QUICK, "--id", "x", "--input", INPUT),
+    "start": ("start", QUICK, "--id", "x", "--input", INPUT),
+    "worker": ("worker", FLOWS, "--until-idle"),
+    "list": ("list",),
+    "result": ("result", "x"),
+}
+WRITING = ("run", "start", "worker")
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def bucket() -> BucketState:
+    return BucketState(BUCKET, Bucket(), {})
+
+
+@pytest.fixture
+def server(bucket: BucketState, monkeypatch: pytest.MonkeyPatch) -> Iterator[Handle]:
+    with serving(Service({BUCKET: bucket})) as handle:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", handle.url)
+        yield handle
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """A command on the place, in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(name: str, place: str = f"gs://{BUCKET}/shop") -> Done:
+        code = main(["--store", place, *COMMANDS[name]])
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return call
+
+
+def names(bucket: BucketState) -> list[str]:
+    return list(bucket.table.names.since(""))
+
+
+def check_refused(done: Done, said: str, advice: str) -> None:
+    """Exit code 5; one line says what happened, one what to do; nothing of Python is shown."""
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    hints = [line for line in done.err.splitlines() if line.startswith("hint: ")]
+    assert done.code == 5, done.err
+    assert done.out == ""
+    assert len(errors) == len(hints) == 1, done.err
+    assert said in errors[0]
+    assert advice in hints[0]
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_missing_bucket(name: str, command: Command, server: Handle) -> None:
+    """The message names the bucket, the advice the command that makes it."""
+    done = command(name, "gs://no-such-bucket/shop")
+
+    check_refused(done, "no bucket 'no-such-bucket'", "durable init gs://no-such-bucket")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_credentials(
+    name: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody is signed in, the advice is the command that signs in; nothing is sent."""
+    _without_credentials(monkeypatch, tmp_path)
+
+    check_refused(command(name), "no Google credentials were found", "gcloud auth")
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_a_wrong_project(name: str, command: Command, server: Handle, bucket: BucketState) -> None:
+    """A bucket whose requester pays wants to be told which project does."""
+    bucket.configure({"billing": {"requesterPays": True}}, bucket.updated)
+
+    done = command(name)
+
+    check_refused(done, "requester pays", f"gs://{BUCKET}/shop?userProject=PROJECT")
+    assert names(bucket) == []
+
+
+@pytest.mark.parametrize("name", WRITING)
+@pytest.mark.parametrize(
+    ("config", "said", "advice"),
+    [
+        (
+            {"retentionPolicy": {"retentionPeriod": "86400"}},
+            "objects cannot be replaced or deleted for 1 day",
+            f"gcloud storage buckets update gs://{BUCKET} --clear-retention-period",
+        ),
+        (
+            {"defaultEventBasedHold": True},
+            "under an event-based hold",
+            f"gcloud storage buckets update gs://{BUCKET} --no-default-event-based-hold",
+        ),
+    ],
+    ids=["retention", "hold"],
+)
+def test_b37_a_bucket_that_keeps_objects(
+    name: str, config: dict[str, object], said: str, advice: str,
+    command: Command, server: Handle, bucket: BucketState,
+) -> None:  # fmt: skip
+    """B37: whoever would write refuses before the first write, a worker too, and ends."""
+    bucket.configure(config, bucket.updated)
+
+    check_refused(command(name), said, advice)
+    assert names(bucket) == []
+
+
+def test_an_unreachable_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for ten seconds, then the line says who did not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")  # nobody is there now
+    place = f"gs://{BUCKET}/shop"
+    with ThreadPoolExecutor() as threads:  # else each would be waited for in turn
+        every = threads.map(
+            lambda name: durable("--store", place, *COMMANDS[name], folder=tmp_path), COMMANDS
+        )
+
+    for done in every:
+        check_refused(done, f"http://127.0.0.1:{port} did not answer", "can be reached")
+
+
+# -- 403 in the middle ----------------------------------------------------------------------------
+
+
+def test_forbidden_in_the_middle_of_a_run(
+    tmp_path: Path, server: Handle, bucket: BucketState
+) -> None:
+    """The outcome that may not be recorded is lost; allowed again, the same line goes on."""
+    words = ("--store", f"gs://{BUCKET}/shop", "run", f"{FLOWS}:three", "--id", "x",
+             "--input", INPUT)  # fmt: skip
+    process = begin(*words, folder=tmp_path)
+    until(process, "gate go")
+    bucket.denied.add("storage.objects.create")
+    before = names(bucket)
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=40)
+    done = Done(process.returncode, "", err)
+    during = names(bucket)
+    bucket.denied.clear()
+    again = durable(*words, folder=tmp_path)
+
+    check_refused(done, "storage.objects.create", "--role=roles/storage.objectUser")
+    assert out == ""
+    assert set(during) <= set(before)
+    assert again.code == 0, again.err
+    assert again.out == 'gate go\nnote last\n["hi","go","last"]\n'
+
+
+def _without_credentials(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """An environment in which nobody is signed in, and which is no machine of Google's."""
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(folder / "nobody"))
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
