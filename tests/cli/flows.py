@@ -94,3 +94,16 @@ async def deadly() -> str:
 
 
 not_a_workflow = 1
+
+
+@step(attempts=1)
+async def mend(word: str) -> str:
+    """Fails until a file `mended` is there."""
+    if not Path("mended").exists():  # noqa: ASYNC240  # the test makes it
+        raise RuntimeError(f"{word} is broken")
+    return f"{word} works"
+
+
+@workflow
+async def mendable(word: str) -> list[str]:
+    return [await note("first"), await mend(word), await note("last")]

@@ -79,11 +79,15 @@ def report(error: BaseException, *, as_json: bool) -> int:
     return code
 
 
+def code_of(error: DurableError) -> int:
+    """The exit code of an error."""
+    return next(code for kind, code in _CODES.items() if isinstance(error, kind))
+
+
 def _described(error: BaseException) -> tuple[int, _Said]:
     match error:
         case DurableError():
-            code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-            return code, _Said(error.code, error.message, error.hint, error.run)
+            return code_of(error), _Said(error.code, error.message, error.hint, error.run)
         case RunCancelled():
             return CANCELLED, _Said("cancelled", str(error))
         case CorruptFact():

@@ -7,8 +7,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from durable.cli.targets import Workflow, load_one
-from durable.errors import UsageError
+import msgspec
+
+from durable.cli.targets import Workflow, load_one, served
+from durable.errors import UnknownWorkflow, UsageError
 from durable.protocol import values
 from durable.protocol.calls import Call
 from durable.runtime.starting import random_id
@@ -43,6 +45,27 @@ def read(arguments: argparse.Namespace) -> Asked:
     # Encoded once here, for its errors: nothing is opened or written for a bad call.
     values.encode_call(definition.signature, definition.hints, *call, name=definition.name)
     return Asked(options, run, call)
+
+
+def encoded(arguments: argparse.Namespace, workflow: str) -> msgspec.Raw | None:
+    """Another input for a run of that workflow; None if none is given.
+
+    Raises:
+        UsageError: it does not fit the workflow, or nothing says where that is.
+    """
+    if arguments.input is None:
+        return None
+    targets = [arguments.target] if arguments.target else []
+    definition = served(targets, arguments.store).get(workflow)
+    if definition is None:
+        raise UnknownWorkflow(
+            f"no target defines workflow {workflow!r}", hint="name its file: --target file.py"
+        )
+    call = values.call_from_json(
+        _text(arguments.input), definition.signature, definition.hints, name=workflow
+    )
+    raw = values.encode_call(definition.signature, definition.hints, *call, name=workflow)
+    return msgspec.Raw(raw)
 
 
 def _text(given: str) -> bytes:

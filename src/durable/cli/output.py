@@ -42,6 +42,12 @@ def fields(pairs: Sequence[tuple[str, str]]) -> None:
             print(f"{name.ljust(width)}{_GAP}{value}")
 
 
+def notes(said: Sequence[tuple[str, str]]) -> None:
+    """What people have said of calls, below the table of them."""
+    for path, note in said:
+        print(f"{path}: {note}")
+
+
 def _drawn(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table

@@ -31,9 +31,29 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _common(parser, store=None, as_json=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (
-        _run, _start, _worker, _list, _show, _result, _tail, _cancel, _sweep, _workers, _schedules,
-        _replay, _demo, _doctor, _init,
-    ):  # fmt: skip
+        _run,
+        _start,
+        _worker,
+        _list,
+        _show,
+        _result,
+        _tail,
+        _cancel,
+        _sweep,
+        _workers,
+        _schedules,
+        _replay,
+        _demo,
+        _doctor,
+        _init,
+        _retry,
+        _restart,
+        _fork,
+        _skip,
+        _release,
+        _purge,
+        _gc,
+    ):
         add(commands)
     arguments = parser.parse_args(words)
     arguments.words = list(words)
@@ -236,6 +256,76 @@ def _init(commands: argparse._SubParsersAction[_Parser]) -> None:
     _url(parser)
     parser.add_argument("--location", default="", help="of a new bucket; default: US")
     parser.add_argument("--project", default="", help="of a new bucket; default: the credentials'")
+
+
+def _retry(commands: argparse._SubParsersAction[_Parser]) -> None:
+    _choosing(_command(commands, "retry", "repairing", "let failed runs go on from what failed"))
+
+
+def _restart(commands: argparse._SubParsersAction[_Parser]) -> None:
+    _choosing(_command(commands, "restart", "repairing", "run again from the beginning"))
+
+
+def _purge(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "purge", "repairing", "remove all that is recorded of runs")
+    _choosing(parser)
+    parser.add_argument("--force", action="store_true", help="also of runs that are not over")
+
+
+def _choosing(parser: _Parser) -> None:
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="or choose them by these:")
+    parser.add_argument("--workflow", metavar="NAME", help="runs of this workflow")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--status", choices=STATUSES, help="runs of this status")
+    for word in ("failed", "cancelled"):
+        which.add_argument(
+            f"--{word}", dest="status", action="store_const", const=word, help=f"--status {word}"
+        )
+    parser.add_argument("--since", metavar="DURATION", help="runs that ended in the last 1d, 2h")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    _reason(parser)
+
+
+def _reason(parser: _Parser) -> None:
+    parser.add_argument("--reason", metavar="TEXT", default="", help="recorded, for people")
+
+
+def _fork(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands, "fork", "repairing", "start a new run with the past of another up to a call"
+    )
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument(
+        "--from", required=True, metavar="STEP", help="the first call that is made anew"
+    )
+    parser.add_argument("--id", help="of the new run; default: a random one")
+    parser.add_argument("--input", metavar="JSON", help="of the new run; default: the same")
+    parser.add_argument(
+        "--target", metavar="TARGET", help="with --input: where the workflow is, to check it"
+    )
+    _reason(parser)
+
+
+def _skip(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands, "skip", "repairing", "say what a call returns that cannot get there by itself"
+    )
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("step", metavar="STEP", help="the path of the call, as `show` has it")
+    parser.add_argument("--with", required=True, metavar="JSON", help="what it returns")
+    _reason(parser)
+
+
+def _release(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "release", "repairing", "take a run from the worker that holds it")
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--force", action="store_true", help="fence it, even if it is alive")
+
+
+def _gc(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "gc", "repairing", "purge the runs that ended long ago")
+    parser.add_argument("--older-than", required=True, metavar="DURATION", help="30d, 12h")
+    parser.add_argument("--dry-run", action="store_true", help="only count them")
 
 
 def _url(parser: _Parser) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import anyio
 import msgspec
 
 from durable.cli import exits, output
 from durable.cli.exits import PATIENCE
-from durable.cli.targets import load_all
+from durable.cli.targets import served
 from durable.client import connect, reading
 from durable.client.connection import Observer
-from durable.configuration import settings
 from durable.errors import UnknownWorkflow
 from durable.protocol import values
 from durable.runtime.closing import Attention, Closing, Finished, Stopped
@@ -49,12 +46,7 @@ class Replay:
 
 def replay(arguments: argparse.Namespace) -> int:
     """Print the calls that code and record have in common, and the first difference."""
-    found = settings(arguments.store, os.environ, Path.cwd())
-    if arguments.target:
-        served = load_all(arguments.target)
-    else:
-        served = load_all(found.targets, found.folder)
-    done = anyio.run(_replay, arguments, served)
+    done = anyio.run(_replay, arguments, served(arguments.target, arguments.store))
     if arguments.json:
         output.document(_document(arguments.run, done))
     else:
@@ -62,10 +54,10 @@ def replay(arguments: argparse.Namespace) -> int:
     return exits.ATTENTION if done.difference else exits.DONE
 
 
-async def _replay(arguments: argparse.Namespace, served: dict[str, WorkflowDefinition]) -> Replay:
+async def _replay(arguments: argparse.Namespace, known: dict[str, WorkflowDefinition]) -> Replay:
     async with connect(arguments.store, patience=PATIENCE) as client:
         facts = await reading.load(client.store, arguments.run)
-        definition = served.get(facts.start.workflow)
+        definition = known.get(facts.start.workflow)
         if definition is None:
             raise UnknownWorkflow(
                 f"run {arguments.run!r} is of workflow {facts.start.workflow!r}, which no target "

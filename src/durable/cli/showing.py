@@ -129,7 +129,7 @@ def _step_document(step: StepSummary) -> dict[str, object]:
     return {
         "path": step.path, "name": step.name, "outcome": step.outcome,
         "value": output.raw(step.value), "error": step.error or None, "attempts": step.attempts,
-        "epoch": step.epoch, "time": step.time,
+        "epoch": step.epoch, "time": step.time, "note": step.note or None,
     }  # fmt: skip
 
 
@@ -153,6 +153,7 @@ def _print(shown: _Shown) -> None:
             ("call", "outcome", "value or error", "attempts", "epoch", "recorded"),
             [_step_row(step) for step in shown.steps],
         )
+    output.notes([(step.path, step.note) for step in shown.steps if step.note])
     if shown.epochs:
         print()
         output.table(

@@ -7,11 +7,12 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from durable.configuration import settings
 from durable.decorators import WorkflowFunction, workflows
 from durable.errors import DurableError, UnknownWorkflow, UsageError
 from durable.runtime.definitions import WorkflowDefinition
@@ -68,6 +69,14 @@ def load_all(targets: Iterable[str], folder: Path | None = None) -> dict[str, Wo
             raise UnknownWorkflow(f"{target} has no workflow", hint="decorate one with @workflow")
         served |= {d.name: d for d in definitions}
     return served
+
+
+def served(targets: Sequence[str], store: str | None) -> dict[str, WorkflowDefinition]:
+    """The workflows of these targets; without any, of `targets` of [tool.durable]."""
+    if targets:
+        return load_all(targets)
+    found = settings(store, os.environ, Path.cwd())
+    return load_all(found.targets, found.folder)
 
 
 def _named(module: ModuleType, name: str, found: dict[str, Workflow]) -> Workflow:

@@ -1,0 +1,148 @@
+"""Runs that went wrong or are old: `retry`, `restart`, `fork`, `skip`, `release`, `purge`, `gc`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import anyio
+
+from durable.cli import exits, inputs, output, selecting
+from durable.cli.exits import PATIENCE
+from durable.client import Client, connect, purging
+from durable.errors import DurableError, UsageError
+from durable.protocol import durations, values
+
+T = TypeVar("T")
+
+Done = dict[str, DurableError | str]
+
+
+def retry(arguments: argparse.Namespace) -> int:
+    """Let failed runs go on from what failed."""
+
+    async def verb(client: Client, run: str) -> str:
+        await client.retry(run, reason=arguments.reason)
+        return "goes on from what failed"
+
+    return _each(arguments, "retry", verb)
+
+
+def restart(arguments: argparse.Namespace) -> int:
+    """Run them again from the beginning."""
+
+    async def verb(client: Client, run: str) -> str:
+        await client.restart(run, reason=arguments.reason)
+        return "begins anew"
+
+    return _each(arguments, "restart", verb)
+
+
+def purge(arguments: argparse.Namespace) -> int:
+    """Remove everything that is recorded of them."""
+
+    async def verb(client: Client, run: str) -> str:
+        removed = await purging.purge(client.store, run, force=arguments.force)
+        return f"gone, {removed} objects"
+
+    return _each(arguments, "purge", verb)
+
+
+def release(arguments: argparse.Namespace) -> int:
+    """Take a run from its worker."""
+
+    async def verb(client: Client) -> bool:
+        return await client.release(arguments.run, force=arguments.force)
+
+    released = _with_client(arguments, verb)
+    if arguments.json:
+        output.document({"run": arguments.run, "released": released})
+    else:
+        print(f"{arguments.run}: {'anybody may take it' if released else 'nobody holds it'}")
+    return exits.DONE
+
+
+def fork(arguments: argparse.Namespace) -> int:
+    """A new run with the past of this one up to a call."""
+
+    async def verb(client: Client) -> str:
+        start = await client.get(arguments.run)
+        given = inputs.encoded(arguments, start.workflow)
+        handle = await client.fork(
+            arguments.run, getattr(arguments, "from"), new_id=arguments.id, input=given,
+            reason=arguments.reason,
+        )  # fmt: skip
+        return handle.id
+
+    run = _with_client(arguments, verb)
+    if arguments.json:
+        output.document({"run": run, "forked_from": arguments.run})
+    else:
+        print(run)
+    return exits.DONE
+
+
+def skip(arguments: argparse.Namespace) -> int:
+    """Say what a call returns that cannot get there by itself."""
+    try:
+        value = values.decode(getattr(arguments, "with").encode())
+    except values.Undecodable as e:
+        raise UsageError(f"--with is no value as JSON: {e}") from e
+
+    async def verb(client: Client) -> None:
+        await client.skip(arguments.run, arguments.step, value, reason=arguments.reason)
+
+    _with_client(arguments, verb)
+    if arguments.json:
+        output.document({"run": arguments.run, "call": arguments.step})
+    else:
+        print(f"{arguments.run}: {arguments.step} returns {output.short(value)}")
+    return exits.DONE
+
+
+def gc(arguments: argparse.Namespace) -> int:
+    """Purge the runs that ended long ago."""
+    age = durations.seconds(arguments.older_than)
+    runs, objects = anyio.run(_gc, arguments, age)
+    if arguments.json:
+        output.document({"runs": runs, "objects": objects, "dry_run": arguments.dry_run})
+    elif arguments.dry_run:
+        print(f"{runs} runs would be purged")
+    else:
+        print(f"{runs} runs purged, {objects} objects")
+    return exits.DONE
+
+
+async def _gc(arguments: argparse.Namespace, age: float) -> tuple[int, int]:
+    async with connect(arguments.store, patience=PATIENCE) as client:
+        entries = [entry async for entry in purging.expired(client.store, age)]
+        if arguments.dry_run:
+            return len(entries), 0
+        objects = 0
+        with selecting.progress("purge", len(entries), silent=arguments.json) as advance:
+            for entry in entries:
+                objects += await purging.purge_ended(client.store, entry)
+                advance()
+        return len(entries), objects
+
+
+# -- inside ----------------------------------------------------------------------------------------
+
+
+def _each(
+    arguments: argparse.Namespace, word: str, verb: Callable[[Client, str], Awaitable[str]]
+) -> int:
+    async def work(client: Client) -> Done:
+        return await selecting.each(client, arguments, word, partial(verb, client))
+
+    return selecting.report(arguments, _with_client(arguments, work))
+
+
+def _with_client(arguments: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
+    async def connected() -> T:
+        async with connect(arguments.store, patience=PATIENCE) as client:
+            return await work(client)
+
+    return anyio.run(connected)

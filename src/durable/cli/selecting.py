@@ -1,0 +1,110 @@
+"""Verbs over many runs: which they are, whether the user means it, and how far it is."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from durable.cli import exits, output
+from durable.client import Client, RunSummary
+from durable.errors import DurableError, UsageError
+from durable.protocol import durations
+
+SHOWN = 20  # runs in the list of what will be done
+
+Verb = Callable[[str], Awaitable[str]]
+
+
+async def each(
+    client: Client, arguments: argparse.Namespace, word: str, verb: Verb
+) -> dict[str, DurableError | str]:
+    """Do it for every run that is asked for; what came of each: what is said of it, or an error.
+
+    Runs that are named are taken as they are. Runs that are chosen by filters are shown first,
+    and the user is asked.
+
+    Raises:
+        UsageError: neither runs nor filters are given, or nobody is there to be asked.
+    """
+    runs = arguments.runs or await _chosen(client, arguments, word)
+    done: dict[str, DurableError | str] = {}
+    with progress(word, len(runs), silent=arguments.json or len(runs) < 2) as advance:
+        for run in runs:
+            try:
+                done[run] = await verb(run)
+            except DurableError as e:
+                if len(runs) == 1:
+                    raise
+                done[run] = e
+            advance()
+    return done
+
+
+def report(arguments: argparse.Namespace, done: dict[str, DurableError | str]) -> int:
+    """Say what came of each run; the exit code is that of the first error."""
+    failed = [error for error in done.values() if isinstance(error, DurableError)]
+    if arguments.json:
+        output.document({"runs": [_document(run, said) for run, said in done.items()]})
+    else:
+        for run, said in done.items():
+            text = said.message if isinstance(said, DurableError) else said
+            print(f"{run}: {text}")
+    return exits.code_of(failed[0]) if failed else exits.DONE
+
+
+def _document(run: str, said: DurableError | str) -> dict[str, object]:
+    if isinstance(said, DurableError):
+        return {"run": run, "done": False, "error": {"code": said.code, "message": said.message}}
+    return {"run": run, "done": True, "said": said}
+
+
+# -- choosing --------------------------------------------------------------------------------------
+
+
+async def _chosen(client: Client, arguments: argparse.Namespace, word: str) -> Sequence[str]:
+    if not (arguments.workflow or arguments.status or arguments.since):
+        raise UsageError(
+            f"nothing is said of which runs to {word}",
+            hint="name them, or choose them: --workflow NAME, --status WORD, --since 1d",
+        )
+    since = None
+    if arguments.since is not None:
+        since = client.store.now() - durations.seconds(arguments.since)
+    listed = client.list(workflow=arguments.workflow, status=arguments.status)
+    runs = [run async for run in listed if since is None or (run.ended or run.started) >= since]
+    if runs:
+        _confirm(arguments, word, runs)
+    return [run.id for run in runs]
+
+
+def _confirm(arguments: argparse.Namespace, word: str, runs: Sequence[RunSummary]) -> None:
+    if arguments.yes:
+        return
+    if not arguments.json:
+        rows = [(r.id, r.workflow, str(r.status), output.moment(r.ended)) for r in runs[:SHOWN]]
+        output.table(("run", "workflow", "status", "ended"), rows)
+        if len(runs) > SHOWN:
+            print(f"and {len(runs) - SHOWN} more")
+    if arguments.json or not sys.stdin.isatty():
+        raise UsageError(
+            f"{len(runs)} runs would be chosen to {word}: nothing was done",
+            hint="say --yes to do it",
+        )
+    if input(f"{word} these {len(runs)} runs? [y/N] ").strip().lower() not in {"y", "yes"}:
+        raise UsageError("nothing was done")
+
+
+@contextlib.contextmanager
+def progress(word: str, total: int, *, silent: bool) -> Iterator[Callable[[], None]]:
+    """A bar on standard error, where that is a terminal."""
+    if silent or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(word, total=total)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,152 @@
+"""`retry`, `restart`, `fork`, `skip`, `release`, `purge` and `gc` on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.command import FLOWS, Done
+
+Cli = Callable[..., Done]
+
+MENDABLE = f"{FLOWS}:mendable"
+INPUT = '{"word": "it"}'
+
+
+def _fail(cli: Cli, *runs: str) -> None:
+    for run in runs:
+        assert cli("run", MENDABLE, "--id", run, "--input", INPUT).code == 1
+
+
+def _finish(cli: Cli, run: str, *, given: str = INPUT) -> Done:
+    return cli("run", MENDABLE, "--id", run, "--input", given)
+
+
+def test_a_failed_run_is_mended_and_retried(cli: Cli, folder: Path) -> None:
+    """It goes on from the call that failed; what went before is not done again."""
+    _fail(cli, "x")
+    (folder / "mended").touch()
+
+    retried = cli("retry", "x", "--reason", "mended")
+
+    assert (retried.code, retried.out) == (0, "x: goes on from what failed\n")
+    done = _finish(cli, "x")
+    assert done.code == 0
+    assert "note first" not in done.out
+    assert done.out.splitlines()[-1] == '["first","it works","last"]'
+    assert ": mended" in cli("show", "x").out
+
+
+def test_what_is_not_failed_is_refused(cli: Cli, folder: Path) -> None:
+    """A completed run: conflict, code 4; an unknown one: code 3; nothing changes."""
+    (folder / "mended").touch()
+    assert _finish(cli, "x").code == 0
+
+    refused = cli("retry", "x")
+
+    assert refused.code == 4
+    assert refused.err.startswith("error: run 'x' has completed: there is nothing to retry")
+    assert "hint: restart it" in refused.err
+    assert cli("retry", "nobody").code == 3
+
+
+def test_many_are_shown_first_and_need_a_yes(cli: Cli, folder: Path) -> None:
+    """Chosen by filters, runs are listed; without --yes and a terminal nothing is done."""
+    _fail(cli, "a", "b")
+    (folder / "mended").touch()
+    _finish(cli, "c")
+
+    shown = cli("retry", "--workflow", "mendable", "--failed", "--since", "1d")
+    assert shown.code == 2
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["RUN", "b", "a"]
+    assert "2 runs would be" in shown.err
+    assert cli("list", "--status", "failed", "--json").document["runs"]
+
+    done = cli("retry", "--workflow", "mendable", "--failed", "--since", "1d", "--yes", "--json")
+    assert done.code == 0
+    assert {run["run"]: run["done"] for run in done.document["runs"]} == {"a": True, "b": True}
+    assert cli("list", "--status", "failed", "--json").document["runs"] == []
+
+
+def test_runs_are_named_or_chosen(cli: Cli) -> None:
+    """Neither is an error that shows both ways."""
+    done = cli("retry")
+
+    assert done.code == 2
+    assert "--workflow NAME, --status WORD, --since 1d" in done.err
+
+
+def test_one_error_does_not_keep_the_others(cli: Cli, folder: Path) -> None:
+    """Each run is reported; the code is that of the first error."""
+    _fail(cli, "a")
+    (folder / "mended").touch()
+
+    done = cli("retry", "nobody", "a")
+
+    assert done.code == 3
+    assert done.out.splitlines() == [
+        "nobody: there is no run 'nobody'",
+        "a: goes on from what failed",
+    ]
+
+
+def test_a_call_is_skipped(cli: Cli) -> None:
+    """The run completes with the value that a person gave; who and why is shown."""
+    _fail(cli, "x")
+
+    done = cli("skip", "x", "mend.1", "--with", '"by hand"', "--reason", "no spare part")
+
+    assert done.out == 'x: mend.1 returns "by hand"\n'
+    assert _finish(cli, "x").out.splitlines()[-1] == '["first","by hand","last"]'
+    (skipped,) = [s for s in cli("show", "x", "--json").document["steps"] if s["note"]]
+    assert skipped["path"] == "mend.1"
+    assert skipped["note"].endswith(": no spare part")
+    assert cli("skip", "x", "mend.1", "--with", "{").code == 2
+
+
+def test_a_run_is_forked_with_another_input(cli: Cli, folder: Path) -> None:
+    """The new run has the past up to the call, then goes its own way."""
+    _fail(cli, "x")
+    (folder / "mended").touch()
+
+    forked = cli(
+        "fork", "x", "--from", "mend.1", "--id", "y", "--input", '{"word": "that"}',
+        "--target", MENDABLE,
+    )  # fmt: skip
+
+    assert forked.out == "y\n"
+    done = _finish(cli, "y", given='{"word": "that"}')
+    assert "note first" not in done.out
+    assert done.out.splitlines()[-1] == '["first","that works","last"]'
+    assert cli("fork", "x", "--from", "mend.7").code == 3
+    bad = cli("fork", "x", "--from", "mend.1", "--input", "[]", "--target", MENDABLE)
+    assert bad.code == 2
+
+
+def test_nobody_holds_a_run_that_waits(cli: Cli) -> None:
+    """Releasing it says so."""
+    cli("start", MENDABLE, "--id", "x", "--input", INPUT)
+
+    assert cli("release", "x").out == "x: nobody holds it\n"
+    assert cli("release", "nobody").code == 3
+
+
+def test_a_run_is_purged(cli: Cli) -> None:
+    """It is gone, and its id is free; one that is not over is kept."""
+    _fail(cli, "x")
+    cli("start", MENDABLE, "--id", "waits", "--input", INPUT)
+
+    assert cli("purge", "x").out.startswith("x: gone, ")
+    assert cli("show", "x").code == 3
+    assert cli("purge", "waits").code == 4
+    assert cli("start", MENDABLE, "--id", "x", "--input", '{"word": "else"}').code == 0
+
+
+def test_old_runs_are_collected(cli: Cli) -> None:
+    """A dry run counts; younger ones stay."""
+    _fail(cli, "a", "b")
+
+    assert cli("gc", "--older-than", "30d").out == "0 runs purged, 0 objects\n"
+    assert cli("gc", "--older-than", "0s", "--dry-run").out == "2 runs would be purged\n"
+    assert cli("gc", "--older-than", "0s", "--json").document["runs"] == 2
+    assert cli("list").out == "no runs\n"
