@@ -332,6 +332,11 @@ def workflows() -> dict[str, WorkflowDefinition]:
     return {d.name: d for d in _registry.values() if isinstance(d, WorkflowDefinition)}
 
 
+def steps() -> dict[str, StepDefinition]:
+    """Every step decorated in this process, by name."""
+    return {d.name: d for d in _registry.values() if isinstance(d, StepDefinition)}
+
+
 # -- at decoration --------------------------------------------------------------------------------
 
 

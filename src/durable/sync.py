@@ -24,7 +24,7 @@ from collections.abc import (
     Mapping,
 )
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import anyio
 import anyio.from_thread
@@ -175,10 +175,20 @@ def _own(place: object, fn: Callable[[T], U], item: T) -> U:
 # -- the blocking client -------------------------------------------------------------------------
 
 
+class Portal(Protocol):
+    """A way into an event loop; `anyio.from_thread.BlockingPortal` is one."""
+
+    def call(self, func: Callable[[], Awaitable[T]], /) -> T: ...
+
+    def wrap_async_context_manager(
+        self, cm: contextlib.AbstractAsyncContextManager[T], /
+    ) -> contextlib.AbstractContextManager[T]: ...
+
+
 class _Bridge:
     """An event loop in a thread, and what is awaited in it."""
 
-    def __init__(self, portal: anyio.from_thread.BlockingPortal) -> None:
+    def __init__(self, portal: Portal) -> None:
         self._portal = portal
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -186,9 +196,9 @@ class _Bridge:
 
     def wrapped(self, value: Any) -> Any:
         """What has coroutines becomes its blocking counterpart; anything else stays."""
-        twin = _TWINS.get(type(value))
-        if twin is not None:
-            return twin(self, value)
+        for kind in type(value).__mro__:
+            if kind in _TWINS:
+                return _TWINS[kind](self, value)
         if isinstance(value, AsyncIterator):
             return self.iterate(value)
         if isinstance(value, contextlib.AbstractAsyncContextManager):
@@ -374,7 +384,7 @@ else:
     def _blocking(cls: type, base: type | None = None) -> type:
         """A class with the public methods and properties of an async one, which block."""
         members = {
-            name: _blocking_member(member)
+            name: _blocking_member(name, member)
             for name, member in vars(cls).items()
             if not name.startswith("_")
         }
@@ -392,15 +402,16 @@ else:
         def __class_getitem__(cls, item: object) -> type:
             return cls
 
-    def _blocking_member(member: Any) -> Any:
+    def _blocking_member(name: str, member: Any) -> Any:
+        # Looked up on the object: its class may be a more special one.
         if isinstance(member, property):
             return property(
-                lambda self: self._bridge.wrapped(member.fget(self._wrapped)), doc=member.__doc__
+                lambda self: self._bridge.wrapped(getattr(self._wrapped, name)), doc=member.__doc__
             )
 
         @functools.wraps(member)
         def method(self: _Blocking, *args: Any, **kwargs: Any) -> Any:
-            bound = functools.partial(member, self._wrapped)
+            bound = getattr(self._wrapped, name)
             if inspect.iscoroutinefunction(member):
                 return self._bridge.call(bound, args, kwargs)
             return self._bridge.wrapped(bound(*args, **kwargs))
@@ -427,6 +438,11 @@ _TWINS: dict[type, Callable[[_Bridge, Any], object]] = {
 }
 
 
+def blocking(client: async_client.Client, portal: Portal) -> Client:
+    """A blocking client over an async one that lives in the event loop of `portal`."""
+    return Client(_Bridge(portal), client)
+
+
 @contextlib.contextmanager
 def connect(url: str | None = None, *, patience: float | None = 30.0) -> Iterator[Client]:
     """A blocking client of the store at `url`, for as long as the `with` block lasts.
@@ -436,4 +452,4 @@ def connect(url: str | None = None, *, patience: float | None = 30.0) -> Iterato
     with anyio.from_thread.start_blocking_portal() as portal:
         opened = async_client.connect(url, patience=patience)
         with portal.wrap_async_context_manager(opened) as client:
-            yield Client(_Bridge(portal), client)
+            yield blocking(client, portal)

@@ -25,13 +25,14 @@ def _asyncio_turn() -> Generator[None, None, None]:
 
 async def turn() -> None:
     """Let every other runnable task run once."""
-    if _is_trio():
+    if in_trio():
         await anyio.lowlevel.checkpoint()
     else:
         await _asyncio_turn()
 
 
-def _is_trio() -> bool:
+def in_trio() -> bool:
+    """Whether this code runs in trio."""
     if "trio" not in sys.modules:
         return False
     lowlevel: Any = sys.modules["trio"].lowlevel
@@ -43,7 +44,7 @@ def strand() -> int:
 
     A scope belongs to one strand; a call is legal in the strand that owns the scope.
     """
-    if _is_trio():
+    if in_trio():
         return anyio.get_current_task().id
     # The id that anyio gives, without the description of the task that it makes each time.
     task = _asyncio_task()
@@ -86,7 +87,7 @@ def cancel_requests() -> Requests | None:
 
 def cancel_count() -> int:
     """How often the running asyncio task has been cancelled and it was not taken back."""
-    if _is_trio():
+    if in_trio():
         return 0
     task: Any = sys.modules["asyncio"].current_task()
     return int(task.cancelling()) if task is not None else 0
@@ -97,7 +98,7 @@ def cancelled_since(count: int) -> bool:
 
     In asyncio, code that awaits a cancelled future raises the same exception of its own accord.
     """
-    return _is_trio() or cancel_count() > count
+    return in_trio() or cancel_count() > count
 
 
 async def cancellation() -> BaseException:
