@@ -53,7 +53,7 @@ def strand() -> int:
 
 def in_task() -> bool:
     """Whether a task is running: not so in a bare callback of the event loop, nor in a thread."""
-    return _is_trio() or _asyncio_task() is not None
+    return in_trio() or _asyncio_task() is not None
 
 
 def _asyncio_task() -> object:
