@@ -10,53 +10,53 @@ from durable.protocol.retries import Retry
 
 
 @step
-async def charge(order: str) -> str:
+async def invoice(order: str) -> str:
     return f"receipt for {order}"
 
 
 @step
-def pack(order: str, *, gift: bool = False) -> str:
+def wrap_up(order: str, *, gift: bool = False) -> str:
     return f"{'gift' if gift else 'parcel'} {order}"
 
 
 @step(retry=Retry(attempts=4, first="1h", factor=24.0, max="365d", jitter=False))
-async def ship(parcel: str) -> str:
+async def courier(parcel: str) -> str:
     return f"shipped {parcel}"
 
 
 @step
-async def slow(hours: float) -> float:
+async def ponder(hours: float) -> float:
     await anyio.sleep(hours * 3600)
     return hours
 
 
 @step
-async def wait_for_ever() -> None:
+async def hang() -> None:
     await anyio.sleep_forever()
 
 
 @workflow
-async def checkout(order: str) -> str:
-    receipt = await charge(order)
-    parcel = await pack.call(order, gift=True)
-    return f"{receipt}, {await ship(parcel)}"
+async def place_order(order: str) -> str:
+    receipt = await invoice(order)
+    parcel = await wrap_up.call(order, gift=True)
+    return f"{receipt}, {await courier(parcel)}"
 
 
 @workflow
-def sync_checkout(order: str) -> str:
-    return f"{pack(order)}, {pack(order, gift=True)}"
+def sync_order(order: str) -> str:
+    return f"{wrap_up(order)}, {wrap_up(order, gift=True)}"
 
 
 @workflow
-async def side_by_side(orders: list[str]) -> list[str]:
-    return await durable.map(charge, orders)
+async def invoice_all(orders: list[str]) -> list[str]:
+    return await durable.map(invoice, orders)
 
 
 @workflow
-async def one_slow(hours: float) -> float:
-    return await slow(hours)
+async def ponder_once(hours: float) -> float:
+    return await ponder(hours)
 
 
 @workflow
-async def never_ends() -> None:
-    await wait_for_ever()
+async def hang_once() -> None:
+    await hang()

@@ -66,10 +66,10 @@ def test_back_off_of_months_takes_no_time(loop: str) -> None:
 
     async def main() -> None:
         async with environment() as env:
-            env.stub(shop.ship, fails(3))
+            env.stub(shop.courier, fails(3))
             before, began = env.now, time.monotonic()
 
-            value = await env.client.run(shop.checkout, "A-1")
+            value = await env.client.run(shop.place_order, "A-1")
 
             assert value == "receipt for A-1, shipped gift A-1"
             assert env.now - before == timedelta(hours=1 + 24 + 24 * 24)
@@ -82,24 +82,24 @@ def test_sync_test_runs_async_and_sync_workflows(loop: str) -> None:
     """The blocking environment needs no event loop of the test's, whatever the workflow is."""
     backend: Any = loop
     with environment(backend=backend) as env:
-        assert env.client.run(shop.sync_checkout, "A-1") == "parcel A-1, gift A-1"
-        handle = env.client.start(shop.checkout, "A-2")
+        assert env.client.run(shop.sync_order, "A-1") == "parcel A-1, gift A-1"
+        handle = env.client.start(shop.place_order, "A-2")
 
         assert handle.result() == "receipt for A-2, shipped gift A-2"
-        assert [step.path for step in env.steps(handle)] == ["charge.1", "pack.1", "ship.1"]
+        assert [step.path for step in env.steps(handle)] == ["invoice.1", "wrap_up.1", "courier.1"]
 
 
 def test_run_needs_nothing_around_it() -> None:
     """`run` is one line, with the types and the errors of the workflow."""
-    assert run(shop.checkout, "A-1") == "receipt for A-1, shipped gift A-1"
-    assert run(shop.side_by_side, ["A", "B"]) == ["receipt for A", "receipt for B"]
+    assert run(shop.place_order, "A-1") == "receipt for A-1, shipped gift A-1"
+    assert run(shop.invoice_all, ["A", "B"]) == ["receipt for A", "receipt for B"]
 
 
 def test_run_works_inside_a_running_loop(loop: str) -> None:
     """`run` blocks, but it does not mind the event loop around it."""
 
     async def main() -> None:
-        assert run(shop.sync_checkout, "A-1") == "parcel A-1, gift A-1"
+        assert run(shop.sync_order, "A-1") == "parcel A-1, gift A-1"
 
     in_loop(loop, main)
 
@@ -109,7 +109,7 @@ def test_time_stands_still_until_somebody_waits(loop: str) -> None:
 
     async def main() -> None:
         async with environment() as env:
-            handle = await env.client.start(shop.one_slow, 1.5)
+            handle = await env.client.start(shop.ponder_once, 1.5)
             start = env.now
             await env.settle()
 
@@ -128,7 +128,7 @@ def test_time_begins_where_it_is_told() -> None:
     """`start` is the wall time at the beginning, for records and for `env.now`."""
     start = datetime(2030, 2, 28, 23, 59, tzinfo=UTC)
     with environment(start=start) as env:
-        handle = env.client.start(shop.one_slow, 0.5)
+        handle = env.client.start(shop.ponder_once, 0.5)
         handle.result()
 
         assert env.now == start + timedelta(minutes=30)
@@ -141,7 +141,7 @@ def test_result_times_out_in_virtual_time(loop: str) -> None:
     async def main() -> None:
         async with environment() as env:
             start = env.now
-            handle = await env.client.start(shop.one_slow, 10)
+            handle = await env.client.start(shop.ponder_once, 10)
             with pytest.raises(TimeoutError, match="not over after 3600 s of virtual time"):
                 await handle.result(timeout=3600)
             assert env.now == start + timedelta(hours=1)
@@ -154,9 +154,9 @@ def test_what_never_comes_is_an_error_not_a_hang(loop: str) -> None:
 
     async def main() -> None:
         async with environment() as env:
-            with pytest.raises(Stuck, match=r"wait_for_ever\.1 of run 'r'") as caught:
-                await env.client.run(shop.never_ends.options(id="r"))
-            assert "run 'r' of 'never_ends'" in str(caught.value)
+            with pytest.raises(Stuck, match=r"hang\.1 of run 'r'") as caught:
+                await env.client.run(shop.hang_once.options(id="r"))
+            assert "run 'r' of 'hang_once'" in str(caught.value)
 
     in_loop(loop, main)
 
@@ -170,9 +170,9 @@ def test_time_waits_for_threads() -> None:
 
     with environment() as env:
         start = env.now
-        env.stub(shop.pack, body)
+        env.stub(shop.wrap_up, body)
 
-        assert env.client.run(shop.sync_checkout, "A") == "packed, packed"
+        assert env.client.run(shop.sync_order, "A") == "packed, packed"
         assert env.now == start
 
 
@@ -200,8 +200,8 @@ def test_time_waits_for_sockets_and_threads_of_async_bodies(loop: str) -> None:
     async def main() -> None:
         async with environment() as env:
             start = env.now
-            env.stub(shop.charge, body)
-            assert await env.client.run(shop.side_by_side, ["A"]) == ["paid"]
+            env.stub(shop.invoice, body)
+            assert await env.client.run(shop.invoice_all, ["A"]) == ["paid"]
             assert env.now == start
 
     in_loop(loop, main)
@@ -212,7 +212,7 @@ def test_same_seed_same_run() -> None:
 
     def records(seed: int) -> list[tuple[str, str]]:
         with environment(seed=seed) as env:
-            handle = env.client.start(shop.side_by_side, ["A", "B", "C"])
+            handle = env.client.start(shop.invoice_all, ["A", "B", "C"])
             handle.result()
             return [(handle.id, step.path) for step in env.steps(handle)]
 
@@ -226,26 +226,26 @@ def test_same_seed_same_run() -> None:
 def test_stub_stands_in_and_notes_its_calls() -> None:
     """A stubbed body does not run; its value is recorded, its arguments are noted."""
     with environment() as env:
-        charged = env.stub(shop.charge, returns="paid")
-        shipped = env.stub("ship", lambda parcel: parcel.upper())
+        charged = env.stub(shop.invoice, returns="paid")
+        shipped = env.stub("courier", lambda parcel: parcel.upper())
 
-        assert env.client.run(shop.checkout, "A") == "paid, GIFT A"
+        assert env.client.run(shop.place_order, "A") == "paid, GIFT A"
         assert [call.args for call in charged.calls] == [("A",)]
         assert [call.args for call in shipped.calls] == [("gift A",)]
-        env.unstub(shop.charge)
-        assert env.client.run(shop.side_by_side, ["A"]) == ["receipt for A"]
+        env.unstub(shop.invoice)
+        assert env.client.run(shop.invoice_all, ["A"]) == ["receipt for A"]
 
 
 def test_stub_raises_and_is_retried_as_the_step_is() -> None:
     """An error of a stub goes the way of one of the body: retries, then the run fails."""
     with environment() as env:
-        stub = env.stub(shop.ship, raises=OSError("no van"))
-        handle = env.client.start(shop.checkout, "A")
+        stub = env.stub(shop.courier, raises=OSError("no van"))
+        handle = env.client.start(shop.place_order, "A")
         with pytest.raises(RunFailed, match="no van"):
             handle.result()
 
         assert len(stub.calls) == 4
-        assert env.body_runs(handle) == {"charge.1": 1, "pack.1": 1, "ship.1": 4}
+        assert env.body_runs(handle) == {"invoice.1": 1, "wrap_up.1": 1, "courier.1": 4}
 
 
 def test_stub_may_be_async_for_an_async_step() -> None:
@@ -256,25 +256,25 @@ def test_stub_may_be_async_for_an_async_step() -> None:
         return order
 
     with environment() as env:
-        env.stub(shop.charge, body)
-        assert env.client.run(shop.side_by_side, ["A"]) == ["A"]
+        env.stub(shop.invoice, body)
+        assert env.client.run(shop.invoice_all, ["A"]) == ["A"]
 
 
-async def _async_pack(order: str) -> str:
+async def _async_wrap(order: str) -> str:
     return order
 
 
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda env: env.stub("chargge", returns=1), "no step named 'chargge'.*charge"),
-        (lambda env: env.stub(shop.checkout, returns=1), "checkout is a workflow"),
+        (lambda env: env.stub("invoicee", returns=1), "no step named 'invoicee'.*invoice"),
+        (lambda env: env.stub(shop.place_order, returns=1), "place_order is a workflow"),
         (lambda env: env.stub(len, returns=1), "len is no step"),
         (lambda env: env.stub(3, returns=1), "not for int"),
-        (lambda env: env.stub(shop.charge), "exactly one of"),
-        (lambda env: env.stub(shop.charge, len, returns=1), "exactly one of"),
-        (lambda env: env.stub(shop.pack, _async_pack), "cannot be `async def`"),
-        (lambda env: env.client.run(shop.charge, "A"), "only workflows can be started"),
+        (lambda env: env.stub(shop.invoice), "exactly one of"),
+        (lambda env: env.stub(shop.invoice, len, returns=1), "exactly one of"),
+        (lambda env: env.stub(shop.wrap_up, _async_wrap), "cannot be `async def`"),
+        (lambda env: env.client.run(shop.invoice, "A"), "only workflows can be started"),
         (lambda env: env.advance("soon"), "'soon' is not a duration"),
         (lambda env: env.faults.fail("write", times=0), "at least once"),
         (lambda env: env.faults.fail("erase"), "no call of a store"),
@@ -312,19 +312,19 @@ def test_faults_of_the_store_change_nothing(kind: str) -> None:
     with environment() as env:
         plan: Any = getattr(env.faults, kind)
         args = ("5s",) if kind == "delay" else ()
-        fault = plan(*args, "create", "*/steps/charge.1")
-        handle = env.client.start(shop.checkout, "A")
+        fault = plan(*args, "create", "*/steps/invoice.1")
+        handle = env.client.start(shop.place_order, "A")
 
         assert handle.result() == "receipt for A, shipped gift A"
         assert [verb for verb, _ in fault.hits] == ["create"]
-        assert env.body_runs(handle)["charge.1"] == 1
+        assert env.body_runs(handle)["invoice.1"] == 1
 
 
 def test_outage_ends_when_it_is_cleared() -> None:
     """During an outage nothing is recorded and nothing fails; afterwards the run goes on."""
     with environment() as env:
         outage = env.faults.outage()
-        handle = env.client.start(shop.checkout, "A")
+        handle = env.client.start(shop.place_order, "A")
         env.advance("10m")
         assert env.steps(handle) == []
         assert outage.hits
@@ -356,15 +356,15 @@ def test_crashed_worker_is_replaced_and_repeats_no_recorded_step(loop: str) -> N
 
     async def main() -> None:
         async with environment() as env:
-            handle = await env.client.start(shop.one_slow, 2)
-            other = await env.client.start(shop.checkout, "A")
+            handle = await env.client.start(shop.ponder_once, 2)
+            other = await env.client.start(shop.place_order, "A")
             await env.advance("1h")
             start = env.now
             await env.crash_worker()
 
             assert await handle.result() == 2
             assert env.now - start == timedelta(hours=2)
-            assert env.body_runs(handle) == {"slow.1": 2}
+            assert env.body_runs(handle) == {"ponder.1": 2}
             assert await other.result() == "receipt for A, shipped gift A"
             assert set(env.body_runs(other).values()) == {1}
 
@@ -379,17 +379,17 @@ def test_assert_steps_shows_both_sides(loop: str) -> None:
 
     async def main() -> None:
         async with environment() as env:
-            handle = await env.client.start(shop.checkout.options(id="c"), "A")
+            handle = await env.client.start(shop.place_order.options(id="c"), "A")
             await handle.result()
-            await env.assert_steps(handle, ["charge.1", "pack.1", "ship.1"])
+            await env.assert_steps(handle, ["invoice.1", "wrap_up.1", "courier.1"])
             with pytest.raises(AssertionError) as caught:
-                await env.assert_steps(handle, ["charge.1", "mail.1", "ship.1"])
+                await env.assert_steps(handle, ["invoice.1", "mail.1", "courier.1"])
             assert str(caught.value).splitlines() == [
                 "run 'c' has other steps than expected (- expected, + recorded):",
-                "    charge.1",
+                "    invoice.1",
                 "  - mail.1  (not recorded)",
-                "  + pack.1  (value 'gift A')",
-                "    ship.1",
+                "  + wrap_up.1  (value 'gift A')",
+                "    courier.1",
             ]
 
     in_loop(loop, main)
@@ -409,7 +409,7 @@ def test_client_words_cross_the_loops(loop: str) -> None:
 
     async def main() -> None:
         async with environment() as env:
-            handle = await env.client.start(shop.checkout.options(id="c"), "A")
+            handle = await env.client.start(shop.place_order.options(id="c"), "A")
             await handle.result()
             assert [summary.id async for summary in env.client.list()] == ["c"]
             assert await (await env.client.get("c")).status() == "completed"
@@ -418,7 +418,7 @@ def test_client_words_cross_the_loops(loop: str) -> None:
                 assert lease.epoch == 1
             assert (await env.client.claim("k", 1)).won
             assert (await env.client.claims.get("k")) is not None
-            assert repr(handle) == "<handle of run 'c', workflow checkout>"
+            assert repr(handle) == "<handle of run 'c', workflow place_order>"
 
     in_loop(loop, main)
 
@@ -428,12 +428,12 @@ def test_cancelled_wait_leaves_the_environment_usable(loop: str) -> None:
 
     async def main() -> None:
         async with environment() as env:
-            env.stub(shop.pack, lambda order, gift=False: time.sleep(0.3) or order)
+            env.stub(shop.wrap_up, lambda order, gift=False: time.sleep(0.3) or order)
             with anyio.move_on_after(0.02) as scope:
-                await env.client.run(shop.sync_checkout, "A")
+                await env.client.run(shop.sync_order, "A")
             assert scope.cancelled_caught
-            env.unstub(shop.pack)
-            assert await env.client.run(shop.sync_checkout, "B") == "parcel B, gift B"
+            env.unstub(shop.wrap_up)
+            assert await env.client.run(shop.sync_order, "B") == "parcel B, gift B"
 
     in_loop(loop, main)
 
@@ -441,8 +441,8 @@ def test_cancelled_wait_leaves_the_environment_usable(loop: str) -> None:
 def test_nothing_is_left_behind() -> None:
     """When an environment is closed its thread has ended, also with bodies in flight."""
     with environment() as env:
-        env.client.start(shop.never_ends)
-        env.client.start(shop.one_slow, 5)
+        env.client.start(shop.hang_once)
+        env.client.start(shop.ponder_once, 5)
         env.settle()
 
     assert not [t for t in threading.enumerate() if t.name == "durable.testing"]
@@ -453,11 +453,11 @@ def test_blocking_call_inside_the_environment_is_refused() -> None:
     with environment() as env:
 
         async def body(order: str) -> str:
-            return env.client.run(shop.sync_checkout, order)
+            return env.client.run(shop.sync_order, order)
 
-        env.stub(shop.charge, body)
+        env.stub(shop.invoice, body)
         with pytest.raises(RunFailed, match="inside its own event loop"):
-            env.client.run(shop.side_by_side, ["A"])
+            env.client.run(shop.invoice_all, ["A"])
 
 
 def test_backends_are_what_they_say(loop: str) -> None:
@@ -468,14 +468,14 @@ def test_backends_are_what_they_say(loop: str) -> None:
 
     async def main() -> None:
         async with environment() as env:
-            env.stub(shop.charge, where)
-            assert await env.client.run(shop.side_by_side, ["A"]) == [loop]
+            env.stub(shop.invoice, where)
+            assert await env.client.run(shop.invoice_all, ["A"]) == [loop]
 
     in_loop(loop, main)
     backend: Backend = "asyncio"
     with environment(backend=backend) as env:
-        env.stub(shop.charge, where)
-        assert env.client.run(shop.side_by_side, ["A"]) == ["asyncio"]
+        env.stub(shop.invoice, where)
+        assert env.client.run(shop.invoice_all, ["A"]) == ["asyncio"]
 
 
 def test_run_refuses_what_is_no_workflow() -> None:
