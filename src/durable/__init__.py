@@ -30,6 +30,9 @@ from durable.protocol.schedules import cron as cron
 from durable.protocol.schedules import every as every
 from durable.runtime.publishing import publish as publish
 from durable.runtime.scopes import current as current
+from durable.waiting import sleep as sleep
+from durable.waiting import sleep_until as sleep_until
+from durable.waiting import wait_event as wait_event
 
 __all__ = [
     "Fatal",
@@ -44,7 +47,10 @@ __all__ = [
     "gather",
     "map",
     "publish",
+    "sleep",
+    "sleep_until",
     "step",
     "sync",
+    "wait_event",
     "workflow",
 ]

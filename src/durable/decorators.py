@@ -176,7 +176,7 @@ class SyncWorkflow(WorkflowFunction[P, R]):
             return cast("R", self.definition.fn(*args, **kwargs))
         _only_in_threads(scope, self.name, "workflow")
         path = scope.reserve(self.name)
-        child = Scope(scope.execution, f"{path}/", scope)
+        child = scope.within(f"{path}/")
         with child.entered():
             value = cast("R", self.definition.fn(*args, **kwargs))
         scope.finished(path)
@@ -287,6 +287,7 @@ def workflow(
     queue: str = "default",
     timeout: Duration | None = None,
     schedule: Schedule | None = None,
+    events: Mapping[str, object] | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -296,6 +297,7 @@ def workflow(
     queue: str = "default",
     timeout: Duration | None = None,
     schedule: Schedule | None = None,
+    events: Mapping[str, object] | None = None,
 ) -> Any:
     """Make a function a workflow: a run of it survives the death of any process.
 
@@ -309,18 +311,23 @@ def workflow(
             often it was interrupted meanwhile: seconds, a timedelta or text such as "1h30m".
         schedule: `cron(...)` or `every(...)`: workers that serve it also start it, without
             arguments. `current().tick` tells a run which tick it is for.
+        events: the types of the events that it waits for, by name: whoever sends one from a
+            program that has this code is told at once if the value does not fit.
 
     Raises:
-        InvalidDefinition: the function cannot be a workflow.
+        InvalidDefinition: the function cannot be a workflow, or a type cannot be stored.
     """
 
     def decorate(fn: Callable[..., Any]) -> WorkflowFunction[Any, Any]:
         check_id(queue, what="queue")
         definition = WorkflowDefinition(
             **_describe(fn, name, "workflow"), queue=queue, timeout=_limit(timeout),
-            schedule=schedule,
+            schedule=schedule, events=dict(events or {}),
         )  # fmt: skip
         _check_schedule(definition)
+        for event, kind in definition.events.items():
+            check_id(event, what="name of an event")
+            values.check_annotation(kind, f"event {event!r} of workflow {definition.name}")
         _register(definition)
         return AsyncWorkflow(definition) if definition.is_async else SyncWorkflow(definition)
 

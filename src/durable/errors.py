@@ -23,6 +23,8 @@
         StepTimeout (TimeoutError)  an attempt of a step did not end in time
         StepFailed                  stands for a step's error whose class cannot be rebuilt
         UnencodableResult           a step or workflow returned what cannot be stored
+        WaitTimeout                 the deadline of a wait has passed; a TimeoutError
+        InvalidEvent                an event does not fit the type that the wait asks for
         Fatal                       raise it (or a subclass) in a step to stop retries
     RunCancelled (BaseException)    the run was cancelled; `except Exception` lets it pass
 
@@ -210,6 +212,18 @@ class UnencodableResult(DurableError):
     """A step or workflow returned a value that cannot be stored; it is not retried."""
 
     code = "unencodable_result"
+
+
+class WaitTimeout(DurableError, TimeoutError):
+    """The durable deadline of a wait, or of a block of code, has passed."""
+
+    code = "wait_timeout"
+
+
+class InvalidEvent(DurableError):
+    """An event was sent whose value does not fit the type that the wait asks for."""
+
+    code = "invalid_event"
 
 
 class Fatal(DurableError):

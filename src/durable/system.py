@@ -64,6 +64,11 @@ def label() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
+def always_park() -> bool:
+    """Whether a whole test run is made in the mode in which every wait parks its run."""
+    return os.environ.get("DURABLE_ALWAYS_PARK") == "1"
+
+
 def thread_id() -> int:
     """The identity of the calling thread."""
     return threading.get_ident()

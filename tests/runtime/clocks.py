@@ -27,8 +27,11 @@ class Stuck(AssertionError):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Jumps to the next timer as soon as nothing else can run."""
 
-    def __init__(self) -> None:
+    def __init__(self, for_ever: float = FOR_EVER) -> None:
         super().__init__()
+        self._for_ever = for_ever
+        # After a year of seconds a nanosecond is lost in a float, and no timer would ever be due.
+        self._clock_resolution = 1e-6
         self.set_exception_handler(lambda loop, context: None)  # random programs leave errors
         self._seconds = 0.0
         self._turns = 0
@@ -50,22 +53,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._busy = 0 if timeout else self._busy + 1
         timers: Any = self._scheduled  # type: ignore[attr-defined]
         due = timers[0].when() if timers else self._seconds
-        if (timeout and not events) or (self._busy > BUSY_TURNS and due < FOR_EVER):
+        if (timeout and not events) or (self._busy > BUSY_TURNS and due < self._for_ever):
             self._busy = 0
             self._seconds = max(self._seconds, due)
         return events
 
 
-def run(backend: str, main: Callable[[], Awaitable[T]], *, seed: int = 0) -> T:
+def run(
+    backend: str, main: Callable[[], Awaitable[T]], *, seed: int = 0, for_ever: float = FOR_EVER
+) -> T:
     """`main` under a virtual clock; the seed fixes what trio leaves to chance."""
 
     async def bounded() -> T:
-        with anyio.move_on_after(FOR_EVER):
+        with anyio.move_on_after(for_ever):
             return await main()
         raise Stuck("every task waits for ever")
 
     if backend == "asyncio":
-        return anyio.run(bounded, backend_options={"loop_factory": VirtualLoop})
+        return anyio.run(bounded, backend_options={"loop_factory": lambda: VirtualLoop(for_ever)})
     import trio
     import trio.testing
 

@@ -9,6 +9,10 @@ A record of a dead owner may land after its successor's list ("late"). No owner 
 it, so it takes its place behind everything that those owners recorded themselves: records sort
 by (the first epoch whose list contained them, youngest owner first, n). What each list
 contained is in the epoch claims (`Epoch.seen`).
+
+Besides the outcomes of calls (`steps/`) the order holds the decisions of the inbox (`takes/`)
+and the sleeps that were handed over. A sleep has no object of its own: every record that its
+owner issued after it names it (`slept`), until one of these was acknowledged.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from durable.protocol.attempts import Tried
-from durable.protocol.records import Attempt, Epoch, Seen, Step
+from durable.protocol.records import Attempt, Epoch, Seen, Slept, Step, Take, Wait
 
 
 @dataclass
@@ -29,16 +33,48 @@ class Journal:
         attempts: the last failed attempt of each call, by path.
         tried: how far the attempts of each call came, by path.
         epochs: epoch claims by number.
+        waits: claims of waits that have begun, by path.
     """
 
     order: list[Step] = field(default_factory=list)
     attempts: dict[str, Attempt] = field(default_factory=dict)
     epochs: dict[int, Epoch] = field(default_factory=dict)
     tried: dict[str, Tried] = field(default_factory=dict)
+    waits: dict[str, Wait] = field(default_factory=dict)
 
 
-def build(steps: Iterable[Step], attempts: Iterable[Attempt], epochs: Iterable[Epoch]) -> Journal:
-    """The journal that these records make."""
+def outcomes(steps: Iterable[Step], takes: Iterable[Take], waits: Iterable[Wait]) -> list[Step]:
+    """Everything that has an order number; a sleep once for each owner that handed it over."""
+    recorded = [*steps, *(take.as_step() for take in takes)]
+    dues = {wait.path: wait.due for wait in waits}
+    slept = [
+        _slept(record, sleep, dues.get(sleep.path)) for record in recorded for sleep in record.slept
+    ]
+    return recorded + slept
+
+
+def _slept(carrier: Step, sleep: Slept, due: float | None) -> Step:
+    return Step(
+        path=sleep.path, name="sleep", kind="sleep", outcome="value", epoch=carrier.epoch,
+        n=sleep.n, nonce="", time=carrier.time if due is None else due,
+    )  # fmt: skip
+
+
+def build(
+    steps: Iterable[Step],
+    attempts: Iterable[Attempt],
+    epochs: Iterable[Epoch],
+    waits: Iterable[Wait] = (),
+) -> Journal:
+    """The journal that these records make.
+
+    Args:
+        steps: as `outcomes` gives them. A record of a path goes before a mere mention of it,
+            and the earliest mention before the others.
+        attempts: that failed.
+        epochs: claimed so far.
+        waits: that have begun.
+    """
     claims = {e.epoch: e for e in epochs}
     numbers = sorted(claims)
 
@@ -48,7 +84,13 @@ def build(steps: Iterable[Step], attempts: Iterable[Attempt], epochs: Iterable[E
     failed: dict[str, Attempt] = {}
     for attempt in sorted(attempts, key=lambda a: a.attempt):
         failed[attempt.path] = attempt
-    return Journal(sorted(steps, key=key), failed, claims)
+    order: dict[str, Step] = {}
+    in_order = sorted(steps, key=key)
+    recorded = {step.path for step in in_order if step.nonce}
+    for step in in_order:
+        if step.nonce or step.path not in recorded:
+            order.setdefault(step.path, step)
+    return Journal(list(order.values()), failed, claims, waits={wait.path: wait for wait in waits})
 
 
 def _first_seen(record: Step, numbers: list[int], claims: Mapping[int, Epoch]) -> int:

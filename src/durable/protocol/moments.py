@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+LATEST = 253402300799.0  # the last second of the year 9999: no name holds a later one
+
 
 def stamp(seconds: float) -> str:
     """Seconds since the epoch as `2026-11-29T19:04:43.123Z`."""
@@ -14,3 +16,12 @@ def stamp(seconds: float) -> str:
 def second(seconds: float) -> str:
     """The same without milliseconds, unless there are any: `2026-11-29T02:00:00Z`."""
     return stamp(seconds).replace(".000Z", "Z")
+
+
+def seconds(stamp: str) -> float:
+    """The time that a stamp says, in seconds since the epoch.
+
+    Raises:
+        ValueError: it is no stamp.
+    """
+    return datetime.fromisoformat(stamp).timestamp()

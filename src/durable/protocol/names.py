@@ -110,6 +110,28 @@ def result(run: str, instance: str) -> str:
     return f"{instance_folder(run, instance)}result"
 
 
+def wait(run: str, instance: str, path: str) -> str:
+    return f"{instance_folder(run, instance)}waits/{path_part(path)}"
+
+
+def take(run: str, instance: str, k: int) -> str:
+    return f"{instance_folder(run, instance)}takes/{k}"
+
+
+def events_folder(run: str, instance: str) -> str:
+    return f"{instance_folder(run, instance)}events/"
+
+
+def event(run: str, instance: str, name: str, key: str) -> str:
+    return f"{events_folder(run, instance)}{encode_part(name)}/{encode_part(key)}"
+
+
+def parse_event(rest: str) -> tuple[str, str]:
+    """Name and key of the event whose object's name ends `events/<rest>`."""
+    name, _, key = rest.partition("/")
+    return unquote(name), unquote(key)
+
+
 def path_part(path: str) -> str:
     """A call's path as it stands in names: long scopes are hashed, the last part is kept."""
     if len(path) <= SCOPE_BYTES_MAX:
@@ -161,6 +183,21 @@ def attention_folder(queue: str) -> str:
 
 def attention(queue: str, run: str) -> str:
     return f"{attention_folder(queue)}{encode_part(run)}"
+
+
+TIMERS = "timers/"
+NEVER = "never"  # sorts behind every time
+
+
+def timer(due: str, run: str, instance: str, path: str) -> str:
+    """`due` is a time in UTC as in `history`, or NEVER. The path stands there as its hash."""
+    digest = hashlib.sha256(path.encode()).hexdigest()[:16]
+    return f"{TIMERS}{due}/{encode_part(run)}/{instance}/{digest}"
+
+
+def timer_due(name: str) -> str:
+    """The due time in the name of a timer hint."""
+    return name[len(TIMERS) :].split("/", 1)[0]
 
 
 def history(ended: str, run: str) -> str:

@@ -34,12 +34,26 @@ class Start(msgspec.Struct, omit_defaults=True):
     tick: float = 0.0  # of the schedule that started it
 
 
+class Slept(msgspec.Struct, array_like=True):
+    """A sleep that its owner handed over under this order number."""
+
+    n: int
+    path: str
+
+
+Outcome = Literal["value", "error", "cancelled", "abandoned"]
+
+
 class Step(msgspec.Struct, omit_defaults=True):
-    """`steps/<path>`: the outcome of one durable call."""
+    """`steps/<path>`: the outcome of one durable call.
+
+    `slept`: sleeps handed over before it. A sleep has no outcome object of its own; its place in
+    the order is known from whatever was recorded next.
+    """
 
     path: str
     name: str
-    outcome: Literal["value", "error", "cancelled", "abandoned"]
+    outcome: Outcome
     epoch: int
     n: int  # order among the records of this epoch's owner
     nonce: str
@@ -51,6 +65,61 @@ class Step(msgspec.Struct, omit_defaults=True):
     attempt: int = 1
     note: str = ""  # who recorded it by hand, and why
     published: dict[str, msgspec.Raw] = {}  # by the body; not known to be in `state/` yet
+    slept: list[Slept] = []
+
+
+class Wait(msgspec.Struct, omit_defaults=True):
+    """`waits/<path>`: a wait has begun. `due` is its one absolute deadline; None: it has none."""
+
+    path: str
+    kind: str
+    name: str
+    epoch: int
+    nonce: str
+    time: float
+    due: float | None = None
+
+
+class Take(msgspec.Struct, omit_defaults=True):
+    """`takes/<k>`: the k-th decision of the instance's inbox, and the outcome of its call.
+
+    What competes for something is decided in this one chain: which wait gets an event, whether
+    the event or the deadline came first, which branch of a select won.
+
+    `event`: the key of the event that was taken, whose value stands here too.
+    """
+
+    k: int
+    path: str
+    kind: str
+    name: str
+    outcome: Outcome
+    epoch: int
+    n: int
+    nonce: str
+    time: float
+    event: str = ""
+    value: msgspec.Raw | UnsetType = UNSET
+    failure: Failure | None = None
+    slept: list[Slept] = []
+
+    def as_step(self) -> Step:
+        """The same outcome as an item of the journal."""
+        return Step(
+            path=self.path, name=self.name, kind=self.kind, outcome=self.outcome,
+            epoch=self.epoch, n=self.n, nonce=self.nonce, time=self.time, value=self.value,
+            failure=self.failure, slept=self.slept,
+        )  # fmt: skip
+
+
+class Event(msgspec.Struct, omit_defaults=True):
+    """`events/<name>/<key>`: something sent to the run."""
+
+    name: str
+    key: str
+    value: msgspec.Raw
+    nonce: str
+    time: float
 
 
 class Attempt(msgspec.Struct, omit_defaults=True):
@@ -157,6 +226,8 @@ class Marker(msgspec.Struct, omit_defaults=True):
     `holder` is a worker id and `owner` the token of that take; both empty: unowned.
     `request` is the whole start request, so that a worker can create a missing `start`.
     `flagged`: the run has an attention hint, to be removed with the marker.
+    `timer`: the name of the timer hint that was due when the marker was made, with the hint's
+    generation: its holder deletes it once nothing waits for it any more.
     """
 
     run: str
@@ -171,6 +242,27 @@ class Marker(msgspec.Struct, omit_defaults=True):
     created: float = 0.0  # of the run; the object's own time moves with every overwrite in GCS
     flagged: bool = False
     request: Start | None = None
+    timer: str = ""
+    timer_generation: int = 0
+
+
+class Timer(msgspec.Struct, omit_defaults=True):
+    """`timers/<due>/<run>/<instance>/<wait>`: wake this run at `due`; None: others wake it.
+
+    It says all that a fresh marker needs, so that whoever wakes the run reads nothing else.
+    `path` is that of the wait; `waits_for` says it in words.
+    """
+
+    run: str
+    instance: str
+    workflow: str
+    queue: str
+    nonce: str
+    path: str
+    due: float | None = None
+    version: str = ""
+    created: float = 0.0  # of the run
+    waits_for: str = ""
 
 
 class Lease(msgspec.Struct, omit_defaults=True):

@@ -17,6 +17,7 @@ from durable.runtime import cleanup
 from durable.runtime.calls import Call
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.scopes import Scope
+from durable.runtime.turns import strand
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -51,10 +52,13 @@ class Branches:
 
         Each branch comes with the paths of calls that it awaits but that were made outside it.
         """
-        try:
+        if self._scope is None:
             await self._run_all(branches)
-        finally:
-            if self._scope is not None:
+        else:
+            try:
+                with self._scope.execution.parking.delegates(self._scope):
+                    await self._run_all(branches)
+            finally:
                 self._scope.finished(self._path)
         if self._errors:
             if self._scope is not None:
@@ -105,9 +109,10 @@ class Branches:
     async def _in_scope(self, index: int, branch: Branch, paths: Sequence[str]) -> Any:
         if self._scope is None:
             return await branch()
-        child = Scope(self._scope.execution, f"{self._path}/{index}/", self._scope)
+        child = self._scope.branch(f"{self._path}/{index}/")
         self._open[index] = (child, paths)
-        with child.entered(), cleanup.inherited(self._cleaning):
+        begun = child.execution.parking.goes_on(child.strand)
+        with begun, child.entered(), cleanup.inherited(self._cleaning):
             return await branch()
 
     def _decide(self) -> None:
@@ -162,8 +167,13 @@ async def inline(
     kwargs: dict[str, object],
 ) -> object:
     """A workflow called inside a workflow: it runs here, in a scope of its own."""
-    child = Scope(scope.execution, f"{path}/", scope)
+    execution = scope.execution
     try:
-        return await scope.execution.run_function(definition, child, args, kwargs)
+        if scope.owner < 0 or scope.owner == strand():
+            child = scope.within(f"{path}/")
+            return await execution.run_function(definition, child, args, kwargs)
+        child = scope.branch(f"{path}/")  # in a task of the user's own
+        with execution.parking.goes_on(child.strand):
+            return await execution.run_function(definition, child, args, kwargs)
     finally:
         scope.finished(path)

@@ -121,11 +121,13 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
             self.begun = True
             place = here.get()
             branch = place if isinstance(place, Scope) else self.scope
+            execution.parking.call_begins()
             try:
                 self.outcome, self._value = await self.course(branch)
             finally:
                 self._ends()
                 execution.moved()
+                execution.parking.call_ends()
         elif self.outcome is None:
             if not self.ended:
                 self.joined = self.joined or anyio.Event()

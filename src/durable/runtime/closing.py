@@ -56,4 +56,19 @@ class Stopped:
     error: StoreError | None = None
 
 
-Closing = Finished | Attention | LateRecord | Stopped
+@dataclass(frozen=True)
+class Parked:
+    """Everything in it waits: it goes on at `due`, or when it is woken before.
+
+    Attributes:
+        path: of the wait that ends first; empty: the run's own deadline comes first.
+        due: by the store's clock; None: only others wake it.
+        why: what it waits for, in words.
+    """
+
+    path: str
+    due: float | None
+    why: str = ""
+
+
+Closing = Finished | Attention | LateRecord | Stopped | Parked

@@ -60,11 +60,13 @@ class WorkflowDefinition(Definition):
     Attributes:
         timeout: seconds from a run's start until it fails unless it is over; None: never.
         schedule: by which workers start it themselves.
+        events: the types of the events that it waits for, by name.
     """
 
     queue: str = "default"
     timeout: float | None = None
     schedule: Schedule | None = None
+    events: Mapping[str, object] = field(default_factory=dict)
 
     def deadline(self, started: float) -> float:
         """The deadline of a run that starts then; 0: none. Stored once, in `start`."""

@@ -15,6 +15,8 @@ It is made of parts, each of which has a module:
   call must not be interrupted; `inflight`: what a draining run waits for;
 - `cancelling`: the cancellation of the run itself, and `cleanup`: what it may still do;
 - `turnstile`: the order in which outcomes reach the function;
+- `waits`: sleeps, events, deadlines; `inbox`: decisions that compete; `parking`: whether all that
+  the run does is to wait, so that it need not be here;
 - `threads`: sync code; `inside`: a body as its own code sees the run; `publishing`: progress that
   others may see; `latest`: the objects that hold it, each overwritten by one owner alone.
 """
@@ -22,7 +24,7 @@ It is made of parts, each of which has a module:
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,10 +32,10 @@ import anyio
 import anyio.abc
 import msgspec
 
-from durable.errors import RunTimeout, StoreError
+from durable.errors import RunTimeout, StoreError, UsageError
 from durable.protocol import failures, values
 from durable.protocol.journal import Journal
-from durable.protocol.records import Cancel, Step
+from durable.protocol.records import Cancel, Step, Take, Wait
 from durable.runtime import cleanup
 from durable.runtime.bodies import Bodies
 from durable.runtime.calls import StepCall
@@ -43,11 +45,13 @@ from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.facts import CorruptFact, read_cancel
 from durable.runtime.gate import Gate
+from durable.runtime.inbox import Inbox
 from durable.runtime.inflight import InFlight
 from durable.runtime.invoking import Invoker
 from durable.runtime.latest import Keeper
 from durable.runtime.loops import Loop
 from durable.runtime.ownership import Ownership
+from durable.runtime.parking import Parking
 from durable.runtime.performing import Performer
 from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
@@ -55,6 +59,8 @@ from durable.runtime.scopes import Current, Scope
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Threads
 from durable.runtime.turnstile import Turnstile
+from durable.runtime.waits import Waits
+from durable.store import Stored
 
 T = TypeVar("T")
 
@@ -69,9 +75,14 @@ class Execution:
         deadline: when the run fails unless it is over, in store time; 0: never.
         cancel: the cancellation that was asked for before.
         tick: of the schedule that started the run; 0: none did.
+        takes: decisions that earlier owners recorded; `events` those that were sent, as listed.
+        passed: told of each wait of earlier owners that is over.
 
     Attributes:
         cancelling: the cancellation of this run.
+        parking: what stands and what moves.
+        inbox: decisions that compete.
+        waits: sleeps, events and deadlines.
         turnstile: the order of outcomes; a decision that closes branches tells it.
         ownership: what is stamped on the records.
         publishing: the progress that it publishes; flushed by its owner at the end.
@@ -91,6 +102,9 @@ class Execution:
         deadline: float = 0.0,
         cancel: Cancel | None = None,
         tick: float = 0.0,
+        takes: Iterable[Take] = (),
+        events: Iterable[Stored] = (),
+        passed: Callable[[Wait], None] = lambda wait: None,
     ) -> None:
         self.run_id = run_id
         self._store = around.store
@@ -122,6 +136,28 @@ class Execution:
         )
         self.publishing = Publishing(around, self.ownership, self._keeper)
         self._performer = self._make_performer(around, journal)
+        self.parking = self._make_parking(around)
+        self.parking.begins(self._root.strand)
+        self.inbox = Inbox(
+            self._performer, instance=instance, takes=takes, events=events,
+            spawn=self._spawn, rests=self.parking.changed,
+        )  # fmt: skip
+        self.waits = Waits(
+            performer=self._performer, parking=self.parking, inbox=self.inbox, passed=passed
+        )
+        self.on_touched(self.inbox.look)
+
+    def _make_parking(self, around: Surroundings) -> Parking:
+        return Parking(
+            now=around.store.now, deadline=self._deadline, always=around.always_park,
+            crowded=around.crowded,
+            activity=lambda: self.turnstile.activity, forbidden=self._is_busy,
+            close=self._gate.close, spawn=self._spawn,
+        )  # fmt: skip
+
+    def _is_busy(self) -> bool:
+        """Whether something is under way that must not be cut off by a park."""
+        return bool(not self.has_looked or self.inbox.busy or self._in_flight.paths)
 
     def _make_performer(self, around: Surroundings, journal: Journal) -> Performer:
         recorder = Recorder(
@@ -138,7 +174,8 @@ class Execution:
         )  # fmt: skip
         return Performer(
             around=around, run_id=self.run_id, root=self._root,
-            recorded={step.path: step for step in journal.order}, gate=self._gate,
+            recorded={step.path: step for step in journal.order}, claimed=journal.waits,
+            gate=self._gate,
             turnstile=self.turnstile, cancellations=self._cancellations,
             cancelling=self.cancelling, in_flight=self._in_flight, bodies=bodies,
             publishing=self.publishing, recorder=recorder,
@@ -221,6 +258,22 @@ class Execution:
         performer = self._performer
         return performer.perform(call, branch, lambda: performer.step(call, branch))
 
+    def event_type(self, name: str, asked: object) -> object:
+        """What the value of that event must be.
+
+        Raises:
+            UsageError: the wait asks for another type than the workflow declares.
+        """
+        declared = self._definition.events.get(name)
+        if declared is None or asked is None or asked == declared:
+            return asked if declared is None else declared
+        raise UsageError(
+            f"workflow {self._definition.name!r} declares event {name!r} as {declared}, but waits "
+            f"for it as {asked}",
+            hint="leave the type out of wait_event, or make the two the same",
+            run=self.run_id,
+        )
+
     async def run_function(
         self,
         definition: WorkflowDefinition,
@@ -276,6 +329,7 @@ class Execution:
             self.close(Stopped("store", error=e))
         finally:
             self._looking = False
+            self.parking.changed()
 
     async def _look_for_cancel(self) -> None:
         if self.cancelling.asked is not None:

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from durable.protocol import attempts, names
-from durable.protocol.journal import Journal, build
+from durable.protocol.journal import Journal, build, outcomes
 from durable.protocol.records import (
     Attempt,
     Beat,
@@ -25,6 +25,8 @@ from durable.protocol.records import (
     Result,
     Start,
     Step,
+    Take,
+    Wait,
 )
 from durable.store import Store, Stored
 
@@ -41,8 +43,11 @@ _begin = msgspec.json.Decoder(Begin)
 _epoch = msgspec.json.Decoder(Epoch)
 _result = msgspec.json.Decoder(Result)
 _cancel = msgspec.json.Decoder(Cancel)
+_wait = msgspec.json.Decoder(Wait)
+_take = msgspec.json.Decoder(Take)
 
-FROM_OUTSIDE = frozenset({"cancel"})  # kinds of facts that others than its owners add to a run
+# Kinds of facts that others than its owners add to a run.
+FROM_OUTSIDE = frozenset({"cancel", "events"})
 
 
 class CorruptFact(Exception):
@@ -57,7 +62,9 @@ class CorruptFact(Exception):
 class Facts:
     """What the store holds of the instance that `start` names.
 
-    `fresh`: no owner has left anything, though others may have sent something.
+    Attributes:
+        fresh: no owner has left anything, though others may have sent something.
+        events: as listed; their bodies are read when they are taken.
     """
 
     start: Start
@@ -69,16 +76,29 @@ class Facts:
     published: list[Published] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     cancel: Cancel | None = None
+    waits: list[Wait] = field(default_factory=list)
+    takes: list[Take] = field(default_factory=list)
+    events: list[Stored] = field(default_factory=list)
     result: Result | None = None
 
+    def outcomes(self) -> list[Step]:
+        """Everything that has an order number."""
+        return outcomes(self.steps, self.takes, self.waits)
+
+    def waiting(self) -> list[Wait]:
+        """Waits that have begun and have no outcome."""
+        over = {step.path for step in self.outcomes()}
+        return [wait for wait in self.waits if wait.path not in over]
+
     def journal(self) -> Journal:
-        journal = build(self.steps, self.attempts, self.epochs)
+        journal = build(self.outcomes(), self.attempts, self.epochs, self.waits)
         journal.tried = attempts.by_path(self.attempts, self.begins, self.beats)
         return journal
 
     def recorded_epochs(self) -> set[int]:
         """The epochs in which anything was recorded."""
-        return {step.epoch for step in self.steps} | {attempt.epoch for attempt in self.attempts}
+        kept = (self.steps, self.attempts, self.waits, self.takes)
+        return {record.epoch for records in kept for record in records}
 
 
 def decode_start(stored: Stored) -> Start:
@@ -107,6 +127,15 @@ def decode_result(stored: Stored) -> Result:
         CorruptFact: it is not one.
     """
     return _decode(stored, _result.decode)
+
+
+def decode_wait(stored: Stored) -> Wait:
+    """The claim of a wait.
+
+    Raises:
+        CorruptFact: it is not one.
+    """
+    return _decode(stored, _wait.decode)
 
 
 def decode_published(stored: Stored) -> Published:
@@ -148,7 +177,11 @@ async def load(store: Store, run: str) -> Facts | None:
         return None
     facts = Facts(decode_start(stored_start), fresh=_is_fresh(run, listed))
     mine = names.instance_folder(run, facts.start.instance)
-    for stored in await _with_bodies(store, [s for s in listed if s.name.startswith(mine)]):
+    listed = [s for s in listed if s.name.startswith(mine)]
+    events = names.events_folder(run, facts.start.instance)
+    facts.events = [s for s in listed if s.name.startswith(events)]
+    rest = [s for s in listed if not s.name.startswith(events)]
+    for stored in await _with_bodies(store, rest):
         _add(facts, run, stored)
     return facts
 
@@ -175,6 +208,10 @@ def _add(facts: Facts, run: str, stored: Stored) -> None:
             facts.epochs.append(_decode(stored, _epoch.decode))
         case "cancel":
             facts.cancel = _decode(stored, _cancel.decode)
+        case "waits":
+            facts.waits.append(_decode(stored, _wait.decode))
+        case "takes":
+            facts.takes.append(_decode(stored, _take.decode))
         case "result":
             facts.result = _decode(stored, _result.decode)
         case _:

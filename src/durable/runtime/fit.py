@@ -10,18 +10,25 @@ from typing import Any
 import msgspec
 
 from durable.protocol import digests, values
-from durable.protocol.records import Step
+from durable.protocol.records import Step, Wait
 from durable.runtime.calls import Call
 from durable.runtime.closing import Attention
 
 
-def drift(run_id: str, call: Call[Any], step: Step) -> Attention | None:
-    """What to say if another call, or this one with other arguments, is recorded in its place."""
+def drift(run_id: str, call: Call[Any], step: Step | Wait | None) -> Attention | None:
+    """What to say if another call, or this one with other arguments, is recorded in its place.
+
+    Args:
+        step: what is recorded of the call: its outcome, or else that its wait has begun.
+    """
+    if step is None:
+        return None
+    digest = step.digest if isinstance(step, Step) else ""
     if step.kind != call.kind:
         was, now = f"{step.kind} {step.name!r}", f"{call.kind} {call.name!r} there"
     elif step.name != call.name:
         was, now = f"{step.name!r}", f"{call.name!r} there"
-    elif _digests_differ(step.digest, call.digest):
+    elif _digests_differ(digest, call.digest):
         was, now = f"{step.name!r}", "it with other arguments"
     else:
         return None
@@ -31,7 +38,7 @@ def drift(run_id: str, call: Call[Any], step: Step) -> Attention | None:
         hint="bring back the code that recorded it, or restart the run under a new id; "
         "`durable replay` shows where the two part",
         path=call.path,
-        recorded=f"{step.name} {step.digest}".strip(),
+        recorded=f"{step.name} {digest}".strip(),
         asked=f"{call.name} {call.digest}".strip(),
     )
 

@@ -33,6 +33,7 @@ class Holdings:
 
     Args:
         on_change: called when a place became free or the lease was lost: look for work.
+        on_parked: told of each run that was parked, with its queue and until when.
 
     Attributes:
         refusal: why the store would not have the lease renewed: nothing is taken any more.
@@ -46,6 +47,7 @@ class Holdings:
         *,
         tasks: anyio.abc.TaskGroup,
         on_change: Callable[[], None],
+        on_parked: Callable[[str, str, float | None], None],
     ) -> None:
         self.runners: dict[str, Runner] = {}
         self.refusal: StoreRefused | None = None
@@ -56,6 +58,7 @@ class Holdings:
         self._options = options
         self._tasks = tasks
         self._on_change = on_change
+        self._on_parked = on_parked
         self._open = True
         self._solitude = Solitude()
         self._taking: set[str] = set()
@@ -69,6 +72,7 @@ class Holdings:
         return Identity(
             self._store, self._options,
             tasks=self._tasks, on_lost=self._on_lost, describe_running=self._describe_running,
+            crowded=lambda: not self.room,
         )  # fmt: skip
 
     def _describe_running(self) -> str:
@@ -238,6 +242,8 @@ class Holdings:
             if self.runners.get(runner.run) is runner:
                 del self.runners[runner.run]
             self._solitude.leave(runner.run)
+            if runner.parked is not None:
+                self._on_parked(runner.run, runner.held.marker.queue, runner.parked.due)
             self.idle_since = self._system.boot()
             runner.gone.set()
             self._tell()

@@ -18,7 +18,7 @@ from durable.runtime.locks import LockFile
 from durable.runtime.runner import Work
 from durable.runtime.surroundings import Progress, Surroundings, own_body
 from durable.store import Store
-from durable.system import boot_id, label, process_id
+from durable.system import always_park, boot_id, label, process_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,8 @@ class Options:
         polls: False looks for work only when nudged, for tests on a virtual clock: each poll
             would be a stop on the way of time.
         observe: told of every call's progress, in the event loop.
+        always_park: park every wait at once, however short; for tests. By default what
+            the environment's DURABLE_ALWAYS_PARK says.
         body_of: the function that runs as a step's body; tests put others in its place.
     """
 
@@ -52,6 +54,7 @@ class Options:
     renew_in_thread: bool = True
     polls: bool = True
     observe: Callable[[str, Progress], None] = lambda run, progress: None
+    always_park: bool = field(default_factory=always_park)
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
 
 
@@ -63,6 +66,7 @@ class Identity:
     Args:
         on_lost: called once, in the event loop, when the lease is lost.
         describe_running: names the bodies in flight, for a warning.
+        crowded: whether the worker has no place for another run.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Identity:
         tasks: anyio.abc.TaskGroup,
         on_lost: Callable[[str], None],
         describe_running: Callable[[], str],
+        crowded: Callable[[], bool],
     ) -> None:
         # Ids are URL-safe tokens: `-` and `_` stay, so an id is part of a name as it is.
         self.id = store.system.token()
@@ -91,7 +96,8 @@ class Identity:
             store=store.patient(None), system=store.system, trusted=self.keeper.trusted,
             steps=anyio.CapacityLimiter(options.threads),
             workflows=anyio.CapacityLimiter(options.concurrency),
-            observe=options.observe, body_of=options.body_of,
+            observe=options.observe, body_of=options.body_of, crowded=crowded,
+            always_park=options.always_park,
         )  # fmt: skip
         self.over = False
         self._scopes: set[anyio.CancelScope] = set()

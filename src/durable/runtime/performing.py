@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from durable.protocol import values
-from durable.protocol.records import Step
+from durable.protocol.records import Step, Wait
 from durable.runtime import fit
 from durable.runtime.bodies import Bodies
 from durable.runtime.calls import Call, StepCall
@@ -40,12 +40,14 @@ class Performer:
     Attributes:
         root: the scope of the workflow function.
         recorded: outcomes that earlier owners recorded, by path.
+        claimed: the waits that they began, by path.
     """
 
     around: Surroundings
     run_id: str
     root: Scope
     recorded: Mapping[str, Step]
+    claimed: Mapping[str, Wait]
     gate: Gate
     turnstile: Turnstile
     cancellations: Cancellations
@@ -69,12 +71,12 @@ class Performer:
         if self._is_concurrent(branch):
             self.turnstile.concurrent()
         step = self.recorded.get(call.path)
-        if step is None:
-            return await live()
-        drift = fit.drift(self.run_id, call, step)
+        drift = fit.drift(self.run_id, call, step or self.claimed.get(call.path))
         if drift is not None:
             self.gate.close(drift)
             raise await self.gate.refusal()
+        if step is None:
+            return await live()
         if step.outcome == "abandoned":
             raise await self._until_cancelled(call, branch)
         return step, await self._hand_over(call, step, branch)
@@ -98,7 +100,7 @@ class Performer:
         await self.gate.check_open(branch)
         for name, published in step.published.items():
             self.publishing.put(name, published)
-        self._tell("replay", call, step)
+        self.tell("replay", call, step)
         return value
 
     async def _decoded(self, call: Call[Any], step: Step) -> object:
@@ -137,12 +139,19 @@ class Performer:
         return self.live(call, branch, body)
 
     async def live(
-        self, call: Call[Any], branch: Scope, body: Callable[[], Outcome]
+        self,
+        call: Call[Any],
+        branch: Scope,
+        body: Callable[[], Outcome],
+        *,
+        record: Callable[[Call[Any], Step, Scope], Coroutine[Any, Any, None]] | None = None,
     ) -> tuple[Step, object]:
-        """The live course of a call whose outcome is a record of its own (`steps/<path>`).
+        """The live course of a call.
 
         Args:
             body: comes to the outcome, which is not recorded yet. It may be cancelled.
+            record: makes the outcome last and returns in the call's turn; by default it is a
+                record of its own (`steps/<path>`).
         """
         outcome: tuple[Step, object] | None = None
         try:
@@ -164,9 +173,9 @@ class Performer:
             raise
         if outcome is None:
             self.in_flight.begins(call.path)
-            outcome = self.recorder.outcome(call, "cancelled"), None
+            outcome, record = (self.recorder.outcome(call, "cancelled"), None), None
         try:
-            await self.record_in_turn(call, outcome[0], branch)
+            await (record or self.record_in_turn)(call, outcome[0], branch)
         finally:
             self.in_flight.ends(call.path)
         return outcome
@@ -187,17 +196,22 @@ class Performer:
     async def record_in_turn(self, call: Call[Any], step: Step, branch: Scope) -> None:
         """Record the outcome; returns when it is the call's turn to see it."""
         await self.gate.check_open(branch)
-        step.n = self.turnstile.issue()
+        self.recorder.in_order(step, self.turnstile.issue())
         try:
             await self.recorder.write_outcome(step, branch)
-            self._tell("record", call, step)
+            self.tell("record", call, step)
         finally:
             event = self.turnstile.live_turn(step.n)  # in any case: others wait behind it
-        if event is not None:
-            await self.cancellations.wait(event, branch)
+        await self.pass_turn(event, branch)
+
+    async def pass_turn(self, turn: anyio.Event | None, branch: Scope) -> None:
+        """Wait for a turn that the turnstile gave, whatever user code cancels."""
+        if turn is not None:
+            await self.cancellations.wait(turn, branch)
         await self.gate.check_open(branch)
 
-    def _tell(self, kind: str, call: Call[Any], step: Step) -> None:
+    def tell(self, kind: str, call: Call[Any], step: Step) -> None:
+        """Tell observers of the call's progress."""
         failed = step.outcome == "error"
         progress = Progress(kind, call.path, call.name, failed=failed)
         self.around.observe(self.run_id, progress)

@@ -7,7 +7,7 @@ write that the store refuses for good closes the run: what is not in the store, 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import anyio
@@ -16,17 +16,19 @@ import msgspec
 from durable.errors import StoreError
 from durable.protocol import names, records
 from durable.protocol.failures import Failure
-from durable.protocol.records import Attempt, Begin, Step
+from durable.protocol.records import Attempt, Begin, Outcome, Slept, Step, Take, Wait
 from durable.runtime.calls import Call
 from durable.runtime.cancellations import Cancellations
-from durable.runtime.closing import LateRecord, Stopped
+from durable.runtime.closing import Attention, LateRecord, Stopped
+from durable.runtime.facts import CorruptFact, decode_wait
 from durable.runtime.gate import Gate
 from durable.runtime.ownership import Ownership
 from durable.runtime.scopes import Scope
 from durable.runtime.surroundings import Surroundings
-from durable.store import Refused
+from durable.store import Refused, Written
 
 Record = TypeVar("Record", Step, Attempt)
+Ordered = TypeVar("Ordered", Step, Take)
 
 
 @dataclass(kw_only=True)
@@ -42,6 +44,7 @@ class Recorder:
     gate: Gate
     cancellations: Cancellations
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+    _slept: list[Slept] = field(default_factory=list)  # not in any acknowledged record yet
 
     # -- making -----------------------------------------------------------------------------------
 
@@ -87,6 +90,40 @@ class Recorder:
             time=self.around.store.now(), epoch=self.ownership.epoch,
         )  # fmt: skip
 
+    def take(
+        self,
+        call: Call[Any],
+        k: int,
+        outcome: Outcome,
+        *,
+        value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET,
+        failure: Failure | None = None,
+        event: str = "",
+    ) -> Take:
+        """The k-th decision; its order number is given when it is written."""
+        return Take(
+            k=k, path=call.path, kind=call.kind, name=call.name, outcome=outcome,
+            epoch=self.ownership.epoch, n=0, nonce=self.around.system.token(),
+            time=self.around.store.now(), event=event, value=value, failure=failure,
+        )  # fmt: skip
+
+    def wait(self, call: Call[Any], due: float | None) -> Wait:
+        """The claim that the call's wait has begun."""
+        return Wait(
+            path=call.path, kind=call.kind, name=call.name, epoch=self.ownership.epoch,
+            nonce=self.around.system.token(), time=self.around.store.now(), due=due,
+        )  # fmt: skip
+
+    def slept(self, n: int, path: str) -> None:
+        """The sleep at `path` is handed over under this number: what is recorded next says so."""
+        self._slept.append(Slept(n, path))
+
+    def in_order(self, record: Ordered, n: int) -> Ordered:
+        """The record with its order number, and what was handed over before it without one."""
+        record.n = n
+        record.slept = list(self._slept)
+        return record
+
     # -- writing ----------------------------------------------------------------------------------
 
     def write_outcome(self, step: Step, branch: Scope) -> Awaitable[None]:
@@ -118,8 +155,49 @@ class Recorder:
     async def _create_outcome(self, step: Step) -> None:
         name = names.step(self.ownership.run_id, self.ownership.instance, step.path)
         written = await self.around.store.create(name, records.encode(step), nonce=step.nonce)
+        self._acknowledged(step, written)
+
+    def _acknowledged(self, record: Step | Take, written: Written | Refused) -> None:
         if isinstance(written, Refused):
-            self.gate.close(LateRecord(step.path))
+            self.gate.close(LateRecord(record.path))
+        elif record.slept:
+            self._slept = [sleep for sleep in self._slept if sleep not in record.slept]
+
+    async def write_take(self, take: Take) -> None:
+        """Claim the next place in the chain of decisions; closes the run if it is taken.
+
+        For a task of the run's own, which nothing but the end of the run cancels.
+        """
+        owner = self.ownership
+        name = names.take(owner.run_id, owner.instance, take.k)
+        try:
+            written = await self.around.store.create(name, records.encode(take), nonce=take.nonce)
+        except StoreError as e:
+            self.gate.close(Stopped("store", error=e))
+            return
+        self._acknowledged(take, written)
+
+    async def claim_wait(self, wait: Wait) -> Wait:
+        """The wait as it is claimed now: ours, or that of an owner whose claim landed late.
+
+        May be cancelled: a claim without an outcome says nothing but when it is due.
+        """
+        if not self.gate.guard():
+            raise await self.gate.refusal()
+        owner = self.ownership
+        name = names.wait(owner.run_id, owner.instance, wait.path)
+        try:
+            written = await self.around.store.create(name, records.encode(wait), nonce=wait.nonce)
+        except StoreError as e:
+            self.gate.close(Stopped("store", error=e))
+            raise await self.gate.refusal() from e
+        if isinstance(written, Refused) and written.current is not None:
+            try:
+                return decode_wait(written.current)
+            except CorruptFact as e:
+                self.gate.close(Attention("corrupt", f"run {owner.run_id!r}: {e}", path=wait.path))
+                raise await self.gate.refusal() from e
+        return wait
 
     async def _create_attempt(self, attempt: Attempt) -> None:
         owner = self.ownership

@@ -13,10 +13,10 @@ import anyio
 from durable.errors import RunCancelled, StoreError
 from durable.protocol import failures, moments, names, records, values
 from durable.protocol.journal import Journal, seen, suspicion
-from durable.protocol.records import Epoch, History, Result, Status
-from durable.runtime import markers
+from durable.protocol.records import Epoch, History, Result, Status, Wait
+from durable.runtime import markers, timers
 from durable.runtime.cancelling import message
-from durable.runtime.closing import Attention, Finished, LateRecord, Stopped
+from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped
 from durable.runtime.definitions import WorkflowDefinition, Workflows
 from durable.runtime.execution import Execution
 from durable.runtime.facts import CorruptFact, Facts, decode_result, load
@@ -46,6 +46,7 @@ class Runner:
         gone: set when the worker does not carry the run any more.
         spawn: starts a task of the worker.
         spawn_last: the same for the last thing done for a run; it ends with the lease.
+        parked: until when, once it is.
     """
 
     around: Surroundings
@@ -63,6 +64,7 @@ class Runner:
     refusal: Stopped | None = None  # the store refused a write for good
     attention: Attention | None = None
     gone: anyio.Event = field(default_factory=anyio.Event)
+    parked: Parked | None = None
     _stop: Stopped | None = None
     _draining: bool = False
     _touched: bool = False
@@ -123,6 +125,7 @@ class Runner:
             return True
         if facts.start.queue != self.held.marker.queue:
             return await self._send_home(facts)
+        self._drop_timer_unless(facts)
         if facts.result is not None:
             return await self._finish(facts, facts.result)
         if facts.cancel is not None and facts.fresh and self.held.first:
@@ -173,7 +176,7 @@ class Runner:
         number = max(journal.epochs, default=1) + 1
         claim = Epoch(
             epoch=number, worker=self.worker, label=self.label, why=self.why,
-            nonce=self._token(), time=self._now(), seen=seen(facts.steps), alone=alone,
+            nonce=self._token(), time=self._now(), seen=seen(facts.outcomes()), alone=alone,
         )  # fmt: skip
         name = names.epoch(self.run, facts.start.instance, number)
         body = records.encode(claim)
@@ -203,6 +206,8 @@ class Runner:
             definition=definition, run_id=self.run, instance=facts.start.instance,
             epoch=epoch, journal=journal, args=args, kwargs=kwargs,
             deadline=facts.start.deadline, cancel=facts.cancel, tick=facts.start.tick,
+            takes=facts.takes, events=facts.events,
+            passed=lambda wait: self._passed(facts, wait),
         )  # fmt: skip
         if self._stop is not None:
             self.execution.close(self._stop)
@@ -233,6 +238,8 @@ class Runner:
                 return await self._finish(facts, await self._record(facts, epoch, finished))
             case Attention() as attention:
                 return await self._park(facts, attention)
+            case Parked() as parked:
+                return await self._park_waiting(facts, parked)
             case LateRecord():
                 self.why = "late"
                 return False
@@ -281,6 +288,10 @@ class Runner:
         await store.create(name, records.encode(entry), nonce=entry.nonce)
         if self.held.marker.flagged or not facts.fresh:
             await unflag(store, start.queue, self.run)
+        for wait in facts.waiting():
+            self._passed(facts, wait)
+        if start.deadline and not facts.fresh:
+            self._drop(timers.name_of(self.run, start.instance, "", start.deadline))
         self.spawn_last(self._delete_marker)
         return True
 
@@ -294,6 +305,45 @@ class Runner:
         if not await markers.let_go(self.around.store, self.held, look):
             await self._give_back()
 
+    # -- waiting ----------------------------------------------------------------------------------
+
+    async def _park_waiting(self, facts: Facts, parked: Parked) -> bool:
+        """All that the run does is to wait: a hint says until when, and the marker goes.
+
+        Whoever woke the run since we last looked has touched the marker: then it goes on here.
+        """
+        assert self.execution is not None
+        if timers.is_past(self.held.marker, self._now()):
+            self._drop(self.held.marker.timer)  # it was of a wait that a decision has closed
+        await self.execution.publishing.flush()
+        await timers.put(self.around.store, self.held.marker, facts.start.instance, parked)
+
+        async def touched() -> bool:
+            return True
+
+        looked = self.execution.has_looked and not self._touched
+        if looked and await markers.let_go(self.around.store, self.held, touched):
+            self.parked = parked
+            return True
+        self.why = "wake"
+        return False
+
+    def _passed(self, facts: Facts, wait: Wait) -> None:
+        """A wait that an earlier owner began is over: nobody needs to wake the run for it."""
+        self._drop(timers.name_of(self.run, facts.start.instance, wait.path, wait.due))
+
+    def _drop_timer_unless(self, facts: Facts) -> None:
+        """Delete the hint that woke the run, unless its wait is still open."""
+        waiting = [] if facts.result else facts.waiting()
+        if timers.unneeded(self.held.marker, facts.start.instance, waiting):
+            self._drop(self.held.marker.timer)
+
+    def _drop(self, name: str) -> None:
+        store, marker = self.around.store, self.held.marker
+        self.spawn(lambda: timers.drop(store, marker, name))
+
+    # -- letting go -------------------------------------------------------------------------------
+
     async def _park(self, facts: Facts | None, attention: Attention) -> bool:
         """The run needs a human or other code: say so, then let the marker go."""
         store, marker = self.around.store, self.held.marker
@@ -304,6 +354,8 @@ class Runner:
             claim = Epoch(1, self.worker, self.label, "wake", self._token(), self._now())
             name = names.epoch(self.run, facts.start.instance, 1)
             await store.create(name, records.encode(claim), nonce=claim.nonce)
+        if marker.timer:
+            self._drop(marker.timer)  # else it would wake the run for the same trouble
         await flag(
             store, marker, attention, version=self.version, now=self._now(), token=self._token()
         )

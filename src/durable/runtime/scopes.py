@@ -28,6 +28,19 @@ if TYPE_CHECKING:
     from durable.runtime.inside import Inside
 
 
+@dataclass(eq=False)
+class Strand:
+    """A line of code that goes on by itself: the workflow function, or a branch of it.
+
+    An inline workflow and a block under a deadline have scopes of their own in the same strand.
+
+    Attributes:
+        standing: how many durable waits it stands in, one inside the other; see `parking`.
+    """
+
+    standing: int = 0
+
+
 @dataclass
 class Scope:
     """One level of the call tree.
@@ -37,6 +50,7 @@ class Scope:
         owner: the strand that may make calls here; 0 until the strand has begun.
         decided: a framework decision closed this branch; its calls record nothing more.
         unfinished: paths of calls made here that have no outcome yet.
+        strand: the line of code that this scope is part of.
     """
 
     execution: Execution
@@ -45,10 +59,19 @@ class Scope:
     owner: int = 0
     decided: bool = False
     unfinished: dict[str, None] = field(default_factory=dict)
+    strand: Strand = field(default_factory=Strand)
     ordinals: Ordinals = field(init=False)
 
     def __post_init__(self) -> None:
         self.ordinals = Ordinals(self.prefix)
+
+    def within(self, prefix: str) -> Scope:
+        """A scope inside this one, in the same strand."""
+        return Scope(self.execution, prefix, self, strand=self.strand)
+
+    def branch(self, prefix: str) -> Scope:
+        """A scope inside this one for a strand of its own."""
+        return Scope(self.execution, prefix, self)
 
     def is_decided(self) -> bool:
         """Whether a decision closed this branch or one around it."""

@@ -46,6 +46,8 @@ class Surroundings:
         body_of: the function that runs as a step's body; tests put others in its place.
         replay_only: no body runs and nothing is written: the first unrecorded call ends the
             execution (`durable replay`).
+        crowded: whether runs wait for a place in this worker.
+        always_park: park every wait at once, however short.
     """
 
     store: Store
@@ -56,3 +58,5 @@ class Surroundings:
     observe: Callable[[str, Progress], None] = lambda run, progress: None
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
     replay_only: bool = False
+    crowded: Callable[[], bool] = lambda: False
+    always_park: bool = False

@@ -22,6 +22,7 @@ from durable.runtime.finder import Finder
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Options
 from durable.runtime.neighbours import Neighbours
+from durable.runtime.promoter import Promoter
 from durable.runtime.runner import Runner
 from durable.runtime.scheduler import Scheduler
 from durable.runtime.sweeper import Sweeper
@@ -61,6 +62,9 @@ class Worker:
         self._sweeper = Sweeper(store=store, runtime_folder=self.options.runtime_folder)
         self._holdings: Holdings
         self._finder: Finder
+        self._promoter: Promoter
+        self._follows = False
+        self._parked: dict[str, str] = {}  # runs parked here and their queues, if they are followed
 
     @property
     def id(self) -> str:
@@ -100,8 +104,10 @@ class Worker:
         self._until_idle = until_idle
         async with anyio.create_task_group() as tasks:
             self._holdings = Holdings(
-                self.store, self.workflows, self.options, tasks=tasks, on_change=self._on_change
-            )
+                self.store, self.workflows, self.options, tasks=tasks, on_change=self._on_change,
+                on_parked=self._on_parked,
+            )  # fmt: skip
+            self._promoter = Promoter(self.store, polling=polling)
             self._finder = Finder(self.store, self._sweeper, self._holdings, self.options)
             self._finder.until_idle = until_idle
             # What is asked again at once when there is news.
@@ -118,6 +124,8 @@ class Worker:
                 own_id=lambda: self.id,
                 named=lambda: self._finder.named,
             )
+            self._follows = not polling
+            tasks.start_soon(self._repeat, self.store.pace.bell, self._promote)
             if polling:
                 tasks.start_soon(self._repeat, self.store.pace.bell, self._poll)
                 tasks.start_soon(self._repeat, PRESENCE_PERIOD, self._show_presence)
@@ -176,7 +184,29 @@ class Worker:
 
     # -- what is repeated -------------------------------------------------------------------------
 
+    def _on_parked(self, run: str, queue: str, due: float | None) -> None:
+        if due is not None:
+            self._promoter.expect(due)
+        if self._follows:
+            self._parked[run] = queue
+
+    async def _promote(self) -> None:
+        if await self._promoter.look():
+            self.nudge()
+        for run, queue in list(self._parked.items()):
+            await self._follow(run, queue)
+
+    async def _follow(self, run: str, queue: str) -> None:
+        """A worker that looks into no queue takes back what it has parked, once it is woken."""
+        found = await markers.read(self.store, queue, run)
+        if found is None:
+            return
+        if found[1].holder or await self._holdings.take(found[0]):
+            self._parked.pop(run, None)
+
     async def _poll(self) -> None:
+        if self._until_idle:
+            await self._promoter.look()  # what is due now is not parked for long
         await self._finder.look()
         if not (self._until_idle and self._scheduler.settled):
             return

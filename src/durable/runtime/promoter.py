@@ -1,0 +1,75 @@
+"""Waking parked runs whose time has come.
+
+Hints are named by time, so a list of `timers/` is cut off at the first that is not due. A worker
+lists them when one is due that it made itself or that the last list showed as the next, and once
+in a slow period for those that others have made since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+
+import anyio
+
+from durable.protocol import moments, names
+from durable.runtime import timers
+from durable.store import Store, Stored
+
+AT_ONCE = 16  # runs woken side by side
+
+
+class Promoter:
+    """Looks for timer hints that are due.
+
+    Args:
+        polling: whether hints of other workers are looked for too.
+    """
+
+    def __init__(self, store: Store, *, polling: bool) -> None:
+        self._store = store
+        self._polling = polling
+        self._dues: list[float] = []  # those known, a heap
+        self._list_at = 0.0
+
+    def expect(self, due: float) -> None:
+        """A run was parked here until then."""
+        if due not in self._dues[:1]:
+            heapq.heappush(self._dues, due)
+
+    async def look(self) -> int:
+        """Wake what is due, if anything may be; the number of runs woken."""
+        now, boot = self._store.now(), self._store.system.boot()
+        due = bool(self._dues) and self._dues[0] <= now
+        if not due and not (self._polling and boot >= self._list_at):
+            return 0
+        pace = self._store.pace
+        self._list_at = boot + pace.slow * self._store.system.uniform(0.8, 1.2)
+        while self._dues and self._dues[0] <= now:
+            heapq.heappop(self._dues)
+        return await self._promote(now)
+
+    def _expect_next(self, stamp: str) -> None:
+        with contextlib.suppress(ValueError):  # `never`, or a stranger's object
+            self.expect(moments.seconds(stamp))
+
+    async def _promote(self, now: float) -> int:
+        until = moments.stamp(now)
+        due: list[Stored] = []
+        async for stored in self._store.list(names.TIMERS):
+            if (stamp := names.timer_due(stored.name)) > until:
+                self._expect_next(stamp)
+                break
+            due.append(stored)
+        woken: list[str] = []
+        limit = anyio.CapacityLimiter(AT_ONCE)
+
+        async def wake(stored: Stored) -> None:
+            async with limit:
+                if await timers.promote(self._store, stored):
+                    woken.append(stored.name)
+
+        async with anyio.create_task_group() as tasks:
+            for stored in due:
+                tasks.start_soon(wake, stored)
+        return len(woken)

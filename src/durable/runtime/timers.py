@@ -1,0 +1,93 @@
+"""Timer hints: `timers/<due>/<run>/<instance>/<wait>` says when a parked run is to be woken.
+
+Every park makes one, named by the deadline that comes first, or `never`; a hint exists whenever a
+run that is not over has no marker. Only the run's holder deletes a hint, once its wait is over.
+Whoever promotes it only wakes the run, whose marker then names the hint: so the holder can
+delete it without looking for it, also if the run is over by then.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from durable.errors import StoreError
+from durable.protocol import moments, names, records
+from durable.protocol.records import Marker, Timer, Wait
+from durable.runtime import markers
+from durable.runtime.closing import Parked
+from durable.runtime.reading import record
+from durable.store import Store, Stored, Written
+
+_timer = msgspec.json.Decoder(Timer)
+
+
+def name_of(run: str, instance: str, path: str, due: float | None) -> str:
+    """The name of the hint for that wait."""
+    stamp = names.NEVER if due is None else moments.stamp(due)
+    return names.timer(stamp, run, instance, path)
+
+
+async def put(store: Store, marker: Marker, instance: str, parked: Parked) -> None:
+    """Make the hint of a run that is about to be parked; one that is there already is the same."""
+    hint = Timer(
+        run=marker.run, instance=instance, workflow=marker.workflow, queue=marker.queue,
+        nonce=store.system.token(), path=parked.path, due=parked.due, version=marker.version,
+        created=marker.created, waits_for=parked.why,
+    )  # fmt: skip
+    name = name_of(marker.run, instance, parked.path, parked.due)
+    await store.create(name, records.encode(hint), nonce=hint.nonce, read_back=False)
+
+
+async def drop(store: Store, marker: Marker, name: str) -> None:
+    """Delete a hint whose wait is over, if there is one.
+
+    A hint that stays is harmless: it wakes the run once more, and is deleted then.
+    """
+    try:
+        generation = marker.timer_generation
+        if marker.timer != name:
+            stored = await store.read(name)
+            if stored is None:
+                return
+            generation = stored.generation
+        await store.delete(name, generation)
+    except StoreError:
+        return
+
+
+def unneeded(marker: Marker, instance: str, waiting: list[Wait]) -> bool:
+    """Whether the hint that the marker names is of no open wait of this instance.
+
+    Args:
+        marker: of the run.
+        instance: that is carried.
+        waiting: its waits that have begun and have no outcome.
+    """
+    open_hints = {name_of(marker.run, instance, wait.path, wait.due) for wait in waiting}
+    return bool(marker.timer) and marker.timer not in open_hints
+
+
+def is_past(marker: Marker, now: float) -> bool:
+    """Whether the hint that the marker names is due."""
+    return bool(marker.timer) and names.timer_due(marker.timer) <= moments.stamp(now)
+
+
+async def read(store: Store, stored: Stored) -> Timer | None:
+    """The record in a listed hint; None if it is gone, or is no hint."""
+    return await record(store, stored, _timer)
+
+
+async def promote(store: Store, stored: Stored) -> bool:
+    """Wake the run of a hint that is due, unless it has a marker; True if this woke it."""
+    hint = await read(store, stored)
+    if hint is None or await store.read(names.marker(hint.queue, hint.run)) is not None:
+        return False
+    marker = Marker(
+        run=hint.run, instance=hint.instance, workflow=hint.workflow, nonce=store.system.token(),
+        queue=hint.queue, version=hint.version, why="wake", created=hint.created,
+        timer=stored.name, timer_generation=stored.generation,
+    )  # fmt: skip
+    woken = isinstance(await markers.create(store, marker), Written)
+    if woken:
+        await markers.ring(store, names.queue_bell(hint.queue), store.system.token())
+    return woken
