@@ -25,9 +25,10 @@ import msgspec
 
 import durable
 from durable.decorators import step, workflow
+from durable.errors import RunCancelled
 from durable.protocol import names, records
 from durable.protocol.journal import seen as seen_of
-from durable.protocol.records import Epoch, Start, Step
+from durable.protocol.records import Cancel, Epoch, Start, Step
 from durable.protocol.retries import Retry
 from durable.runtime.closing import Closing, Finished, LateRecord, Stopped
 from durable.runtime.execution import Execution
@@ -166,7 +167,7 @@ class Vocabulary:
 
     def words(self) -> dict[str, Any]:
         return {
-            "anyio": anyio, "asyncio": asyncio,
+            "anyio": anyio, "asyncio": asyncio, "RunCancelled": RunCancelled,
             "s": STEPS["s"], "f": STEPS["f"], "r": STEPS["r"],
             "note": self.note, "through": through, "log": self.log, "seen": self.seen,
             "pick": self.pick, "names": described, "leaves": leaves, "sub": sub,
@@ -195,6 +196,9 @@ class Vocabulary:
             value = await awaitable
         except ValueError as e:
             self.log(str(e))
+            raise
+        except RunCancelled:
+            self.log("run cancelled")
             raise
         except anyio.get_cancelled_exc_class():
             self.log("cancelled")
@@ -258,35 +262,54 @@ STEPS = {"s": _s, "f": _f, "r": _r}
 
 
 class Line:
-    """One run of one program: owners that follow each other until one finishes."""
+    """One run of one program: owners that follow each other until one finishes.
 
-    def __init__(self, source: str, seed: int, crashes: list[Crash]) -> None:
+    Args:
+        cancel: when somebody asks for it to be cancelled, in virtual seconds.
+    """
+
+    def __init__(
+        self, source: str, seed: int, crashes: list[Crash], cancel: float | None = None
+    ) -> None:
         self.source = source
+        self.cancel = cancel
         self.seed = seed
         self.has_timeouts = re.search("timeout|_after|wait_for", source) is not None
         self.crashes = crashes
         self.bucket = Bucket(now=lambda: 1000.0 + anyio.current_time(), ordered=True)
         self.executions: list[Seen] = []
         self.values: dict[str, str] = {}
+        self.seconds = 0.0  # how long it took until the end
         self._code = compile(source, "<program>", "exec")
         self._tokens = 0
         self._crashed: list[CrashingBackend] = []
+        self._executing: Execution | None = None
 
     async def finish(self) -> None:
         """Owners until the run has an end, and one more that replays all of it."""
         body = records.encode(Start("program", msgspec.Raw(b"{}"), "i", "start"))
         self.bucket.create(names.start(RUN), body, {"nonce": "start"}, True)
         async with anyio.create_task_group() as zombies:
+            if self.cancel is not None:
+                zombies.start_soon(self._cancel, self.cancel)
             while not self._ended():
                 if len(self.executions) > OWNERS_MAX:
                     raise Broken(f"no end after {OWNERS_MAX} owners")
                 await self._own(zombies)
             final = self.executions[-1]
+            self.seconds = anyio.current_time()
             for dead in self._crashed:
                 dead.land_all()
             await self._own(zombies, last=True)
         self._check_replay(final, self.executions[-1])
         self._check_law()
+
+    async def _cancel(self, after: float) -> None:
+        await anyio.sleep(after)
+        asked = Cancel("cancel", anyio.current_time())
+        self.bucket.create(names.cancel(RUN, "i"), records.encode(asked), {}, True)
+        if self._executing is not None:
+            self._executing.touched()
 
     def _ended(self) -> bool:
         return bool(self.executions) and isinstance(self.executions[-1].closing, Finished)
@@ -312,7 +335,8 @@ class Line:
             f"recorded {[(s.path, s.outcome, s.epoch, s.n) for s in journal.order]}"
         )
         backend = CrashingBackend(self.bucket, chance, crash)
-        execution = self._execution(backend, seen, journal, chance)
+        execution = self._execution(backend, seen, facts, chance)
+        self._executing = execution
         lost = anyio.Event()
 
         def on_crash() -> None:
@@ -363,7 +387,7 @@ class Line:
         return f"t{self._tokens}"
 
     def _execution(
-        self, backend: CrashingBackend, seen: Seen, journal: Any, chance: random.Random
+        self, backend: CrashingBackend, seen: Seen, facts: Facts, chance: random.Random
     ) -> Observed:
         async def pass_time() -> None:
             if chance.random() < 0.5:
@@ -393,8 +417,8 @@ class Line:
                 workflows=anyio.CapacityLimiter(1),
                 observe=observe,
             ),
-            definition=definition, run_id=RUN, instance="i", epoch=seen.epoch, journal=journal,
-            args=(), kwargs={},
+            definition=definition, run_id=RUN, instance="i", epoch=seen.epoch,
+            journal=facts.journal(), args=(), kwargs={}, cancel=facts.cancel,
         )  # fmt: skip
         execution.seen = seen
         seen.is_open = lambda: execution.closing is None
@@ -446,6 +470,8 @@ def shown(closing: Closing | None) -> str:
     """What a run came to; messages of cancellations hold addresses of objects."""
     if not isinstance(closing, Finished):
         return repr(closing)
+    if closing.cancelled:
+        return "cancelled"
     if closing.failure is not None:
         return re.sub("scope .*", "scope", f"{closing.failure.type} {closing.failure.message}")
     return repr(closing.value and bytes(closing.value))

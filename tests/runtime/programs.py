@@ -29,12 +29,14 @@ class Writer:
 
     Attributes:
         native: asyncio's own constructs may be used.
+        cancelled: the run may be cancelled; some statements have to do with that.
         layers: most tasks between a call and the reader of its outcome.
     """
 
     chance: random.Random
     native: bool
     layers: int = 2
+    cancelled: bool = False
     lines: list[str] = field(default_factory=list)
     indent: int = 1
     budget: int = SIZE
@@ -95,6 +97,8 @@ class Writer:
                 self.native_group, self.completed, self.first_completed, self.first_completed,
                 self.wait_for, self.native_timeout, self.native_shield,
             ]  # fmt: skip
+        if self.cancelled:
+            compound += [self.finally_, self.finally_, self.cleaned, self.swallowed]
         if self.beside:
             compound = [kind for kind in compound if kind not in self.timeouts()]
         deep = depth >= DEPTH or self.budget <= 0
@@ -222,6 +226,20 @@ class Writer:
         self.within("try:", depth)
         self.within("finally:", depth, most=1)
 
+    def cleaned(self, depth: int) -> None:
+        self.within("try:", depth)
+        self.put("except RunCancelled:")
+        self.put("    log('cleaned')")
+        self.indent += 1
+        self.block(depth + 1, 2)
+        self.put("raise")
+        self.indent -= 1
+
+    def swallowed(self, depth: int) -> None:
+        self.within("try:", depth)
+        self.put("except RunCancelled:")
+        self.put("    log('swallowed')")
+
     def shielded(self, depth: int) -> None:
         self.within("with anyio.CancelScope(shield=True):", depth)
 
@@ -320,9 +338,9 @@ class Writer:
         self.attempt(lambda d: self.put(f"log(await {task})"), depth)
 
 
-def program(seed: int, *, native: bool, layers: int = 2) -> str:
+def program(seed: int, *, native: bool, layers: int = 2, cancelled: bool = False) -> str:
     """The source of one workflow function without arguments, named `program`."""
-    writer = Writer(random.Random(seed), native=native, layers=layers)
+    writer = Writer(random.Random(seed), native=native, layers=layers, cancelled=cancelled)
     writer.put("log('begin')")
     while writer.budget > 0:
         writer.statement(0)

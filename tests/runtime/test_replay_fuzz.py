@@ -13,10 +13,11 @@ import pytest
 
 from durable.runtime.closing import LateRecord
 from tests.runtime.clocks import BACKENDS, run
-from tests.runtime.harness import Crash, Line
+from tests.runtime.harness import Crash, Line, shown
 from tests.runtime.programs import program
 
 SEEDS = 14  # programs tried when nobody asks for more
+CANCELS = 4  # moments at which one program is cancelled
 POINTS_MAX = 16  # crash points of one program: two a store call, sampled if there are more
 
 
@@ -25,9 +26,11 @@ def seeds() -> range:
     return range(int(first or 0), int(last))
 
 
-def tried(backend: str, source: str, seed: int, crashes: list[Crash]) -> Line:
+def tried(
+    backend: str, source: str, seed: int, crashes: list[Crash], cancel: float | None = None
+) -> Line:
     """One line of owners; a failure tells the program and what happened to it."""
-    line = Line(source, seed, crashes)
+    line = Line(source, seed, crashes, cancel)
     try:
         run(backend, line.finish, seed=seed)
     except BaseException as e:
@@ -79,6 +82,32 @@ def test_programs(backend: str) -> None:
     print(f"{backend}: {dict(happened)}")
     assert happened["crashes"] > happened["programs"]
     assert happened["late"] > 0
+
+
+# Programs leave tasks and coroutines behind; that is their business.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 300)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_cancelled_programs(backend: str) -> None:
+    """So it is when the run is cancelled at any time, and its owner crashes at any call then."""
+    happened: Counter[str] = Counter()
+
+    for seed in seeds():
+        source = program(seed, native=backend == "asyncio", cancelled=True)
+        chance = random.Random(seed)
+        whole = tried(backend, source, seed, []).seconds
+        for _ in range(CANCELS):
+            at = chance.uniform(0, whole)
+            live = tried(backend, source, seed, [], at)
+            happened[shown(live.executions[-1].closing).split()[0]] += 1
+            lines = crash_lines(chance, live.executions[0].calls)
+            for crashes in chance.sample(lines, min(len(lines), POINTS_MAX // CANCELS)):
+                line = tried(backend, source, seed, crashes, at)
+                happened["crashes"] += sum(e.timeline.count("    crash") for e in line.executions)
+
+    print(f"{backend}: {dict(happened)}")
+    assert happened["cancelled"] > 0
+    assert happened["crashes"] > 0
 
 
 def test_one_seed_is_one_program() -> None:
