@@ -24,8 +24,15 @@ from durable.protocol.schedules import Schedule
 from durable.protocol.ticks import check_name as check_schedule_name
 from durable.runtime.branches import inline
 from durable.runtime.calls import StepCall
-from durable.runtime.definitions import Definition, StepDefinition, WorkflowDefinition
+from durable.runtime.definitions import (
+    CLEANUP_TIMEOUT,
+    Definition,
+    StepDefinition,
+    WorkflowDefinition,
+    undoable,
+)
 from durable.runtime.scopes import Scope, calling_scope
+from durable.runtime.undoing import takes_result
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -222,6 +229,7 @@ def step(
     timeout: Duration | None = None,
     heartbeat_timeout: Duration | None = None,
     at_most_once: bool = False,
+    undo: Callable[..., Any] | StepFunction[..., Any] | None = None,
 ) -> StepDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
@@ -234,6 +242,7 @@ def step(
     timeout: Duration | None = None,
     heartbeat_timeout: Duration | None = None,
     at_most_once: bool = False,
+    undo: Callable[..., Any] | StepFunction[..., Any] | None = None,
 ) -> Any:
     """Make a function a step: its output is recorded once per call and never computed again.
 
@@ -254,6 +263,11 @@ def step(
         at_most_once: never begin a body twice. If a process dies in the middle of one, the
             workflow gets OutcomeUnknown. Costs one more write; `attempts` is 1 unless given,
             and each attempt is one more body.
+        undo: a step or a function that takes back what this step did. Should the run fail or be
+            cancelled, the undo actions of all steps that have begun are called, the last begun
+            first, each with the arguments of its step, and `result=` if it has such a parameter:
+            what the step returned, None if it did not or nobody knows. Costs one more write, and
+            the arguments of the step must be such as can be stored.
 
     Raises:
         InvalidDefinition: the function cannot be a step.
@@ -268,6 +282,9 @@ def step(
             timeout=_limit(timeout), heartbeat_timeout=_limit(heartbeat_timeout),
             at_most_once=at_most_once,
         )  # fmt: skip
+        if undo is not None:
+            definition = _with_undo(definition, undo)
+            undoable[definition.name] = definition
         _register(definition)
         return AsyncStep(definition) if definition.is_async else SyncStep(definition)
 
@@ -288,6 +305,7 @@ def workflow(
     timeout: Duration | None = None,
     schedule: Schedule | None = None,
     events: Mapping[str, object] | None = None,
+    cleanup_timeout: Duration = CLEANUP_TIMEOUT,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -298,6 +316,7 @@ def workflow(
     timeout: Duration | None = None,
     schedule: Schedule | None = None,
     events: Mapping[str, object] | None = None,
+    cleanup_timeout: Duration = CLEANUP_TIMEOUT,
 ) -> Any:
     """Make a function a workflow: a run of it survives the death of any process.
 
@@ -313,6 +332,8 @@ def workflow(
             arguments. `current().tick` tells a run which tick it is for.
         events: the types of the events that it waits for, by name: whoever sends one from a
             program that has this code is told at once if the value does not fit.
+        cleanup_timeout: how long a cancelled run may clean up, from its first cancelled call on,
+            and how long each attempt of an undo action may take; default 5 minutes.
 
     Raises:
         InvalidDefinition: the function cannot be a workflow, or a type cannot be stored.
@@ -323,6 +344,7 @@ def workflow(
         definition = WorkflowDefinition(
             **_describe(fn, name, "workflow"), queue=queue, timeout=_limit(timeout),
             schedule=schedule, events=dict(events or {}),
+            cleanup_timeout=durations.seconds(cleanup_timeout),
         )  # fmt: skip
         _check_schedule(definition)
         for event, kind in definition.events.items():
@@ -397,6 +419,42 @@ def _check_schedule(definition: WorkflowDefinition) -> None:
             hint="give each parameter a default, or make schedules with arguments by "
             "`client.schedules.create`",
         ) from e
+
+
+def _with_undo(
+    definition: StepDefinition, undo: Callable[..., Any] | StepFunction[..., Any]
+) -> StepDefinition:
+    """The step with its undo action, which must take the same arguments."""
+    for parameter, annotation in definition.hints.items():  # with an undo action they are stored
+        values.check_annotation(annotation, f"{parameter!r} of step {definition.name}")
+    if isinstance(undo, StepFunction):
+        action = undo.definition
+    else:
+        action = StepDefinition(**_describe(undo, f"undo {definition.name}", "step"))
+    told = {"result": None} if takes_result(action, definition) else {}
+    for args, kwargs in _ways_to_call(definition.signature):
+        try:
+            action.signature.bind(*args, **kwargs, **told)
+        except TypeError as e:
+            raise InvalidDefinition(
+                f"the undo action of step {definition.name!r} does not take the step's "
+                f"arguments: {e}",
+                hint=f"give it the parameters {definition.signature}, and `result` if it needs "
+                "to know what the step returned",
+            ) from None
+    return dataclasses.replace(definition, undo=action)
+
+
+def _ways_to_call(signature: inspect.Signature) -> list[tuple[list[None], dict[str, None]]]:
+    """All parameters by position, as far as possible, and all by name."""
+    kinds = inspect.Parameter
+    named = [p for p in signature.parameters.values() if p.kind != kinds.VAR_POSITIONAL]
+    named = [p for p in named if p.kind != kinds.VAR_KEYWORD]
+    first = [None for p in named if p.kind != kinds.KEYWORD_ONLY]
+    only = [None for p in named if p.kind == kinds.POSITIONAL_ONLY]
+    rest: dict[str, None] = dict.fromkeys(p.name for p in named if p.kind == kinds.KEYWORD_ONLY)
+    by_name = dict.fromkeys(p.name for p in named if p.kind != kinds.POSITIONAL_ONLY)
+    return [(first, rest), (only, by_name)]
 
 
 def _hints(fn: Callable[..., Any]) -> dict[str, object]:

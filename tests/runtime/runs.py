@@ -14,6 +14,7 @@ from durable.protocol import failures, names, records, values
 from durable.protocol.journal import seen
 from durable.protocol.records import Attempt, Cancel, Epoch, Start, Step
 from durable.protocol.retries import Retry
+from durable.runtime import undoing
 from durable.runtime.closing import Closing, Finished
 from durable.runtime.execution import Execution
 from durable.runtime.facts import load
@@ -62,6 +63,7 @@ class Run:
     faults: Callable[[Call], Fault | None] | None = None
     progress: list[str] = field(default_factory=list)
     execution: Execution | None = None
+    deadline: float = 0.0
 
     async def execute(
         self,
@@ -101,6 +103,7 @@ class Run:
             ),
             definition=(definition or self.workflow).definition, run_id=RUN, instance=INSTANCE,
             epoch=epoch, journal=facts.journal(), args=self.args, kwargs={}, cancel=facts.cancel,
+            undos=undoing.by_path(facts.undos), deadline=self.deadline,
         )  # fmt: skip
         return self.execution
 

@@ -15,6 +15,7 @@ from durable.client import connect, reading
 from durable.client.connection import Observer
 from durable.errors import UnknownWorkflow
 from durable.protocol import values
+from durable.runtime import undoing
 from durable.runtime.closing import Attention, Closing, Finished, Stopped
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.execution import Execution
@@ -86,7 +87,7 @@ async def compare(store: Store, run: str, facts: Facts, definition: WorkflowDefi
     execution = Execution(
         around=_nothing_but_reading(store, observe), definition=definition, run_id=run,
         instance=facts.start.instance, epoch=0, journal=facts.journal(), args=args, kwargs=kwargs,
-        cancel=facts.cancel,
+        cancel=facts.cancel, undos=undoing.by_path(facts.undos),
     )  # fmt: skip
     await execution.run_to_end()
     done.unasked = execution.turnstile.remaining()

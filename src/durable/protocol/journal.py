@@ -42,6 +42,12 @@ class Journal:
     tried: dict[str, Tried] = field(default_factory=dict)
     waits: dict[str, Wait] = field(default_factory=dict)
 
+    @property
+    def cleaning_since(self) -> float | None:
+        """When the first call was cancelled with the run, in store time."""
+        times = [step.time for step in self.order if step.outcome == "cancelled"]
+        return min(times, default=None)
+
 
 def outcomes(steps: Iterable[Step], takes: Iterable[Take], waits: Iterable[Wait]) -> list[Step]:
     """Everything that has an order number; a sleep once for each owner that handed it over."""

@@ -98,6 +98,10 @@ def state(run: str, instance: str, name: str, number: int) -> str:
     return f"{state_folder(run, instance)}{encode_part(name)}/{number}"
 
 
+def undo(run: str, instance: str, path: str) -> str:
+    return f"{instance_folder(run, instance)}undo/{path_part(path)}"
+
+
 def epoch(run: str, instance: str, number: int) -> str:
     return f"{instance_folder(run, instance)}epochs/{number}"
 

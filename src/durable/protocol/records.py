@@ -175,6 +175,21 @@ class Published(msgspec.Struct, omit_defaults=True):
     value: msgspec.Raw  # values.encode
 
 
+class Undo(msgspec.Struct, omit_defaults=True):
+    """`undo/<path>`: the step is about to begin; unless the run completes it is to be undone.
+
+    `n` counts the registrations of the epoch's owner: what was registered last is undone first.
+    """
+
+    path: str
+    name: str  # of the step
+    input: msgspec.Raw  # values.encode_call
+    epoch: int
+    n: int
+    nonce: str
+    time: float
+
+
 class Epoch(msgspec.Struct, omit_defaults=True):
     """`epochs/<n>`: the run has a new owner.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from durable.errors import OutcomeUnknown
@@ -101,6 +102,7 @@ class Bodies:
         number = course.number
         if call.definition.at_most_once:
             await self.recorder.claim(self.recorder.begin(call, number))
+            await anyio.lowlevel.checkpoint_if_cancelled()
         self._tell("begin", call, attempt=number)
         inside = self._inside(call, course)
         before = cancel_count()

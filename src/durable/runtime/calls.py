@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import anyio
 
-from durable.protocol import digests, failures
+from durable.protocol import digests, failures, values
 from durable.protocol.records import Step
 from durable.runtime import cleanup
 from durable.runtime.definitions import StepDefinition
@@ -50,13 +50,14 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         key: str | None = None,
         digest: str = "",
         returns: object = None,
+        path: str | None = None,
     ) -> None:
         self.scope = scope
         self.kind = kind
         self.name = name
         self.digest = digest
         self.returns = returns
-        self.path = scope.reserve(name, key)
+        self.path = path or scope.reserve(name, key)
         self.cleanup = cleanup.under_way()
         scope.execution.moved()
         self.outcome: Step | None = None
@@ -143,9 +144,13 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
 
 
 class StepCall(Call[R]):
-    """A call of a step."""
+    """A call of a step.
 
-    __slots__ = ("args", "definition", "kwargs")
+    Attributes:
+        stored: the arguments for its undo action; None if it has none.
+    """
+
+    __slots__ = ("args", "definition", "kwargs", "stored")
 
     def __init__(
         self,
@@ -154,6 +159,9 @@ class StepCall(Call[R]):
         args: tuple[object, ...],
         kwargs: dict[str, object],
         key: str | None,
+        *,
+        kind: str = "step",
+        path: str | None = None,
     ) -> None:
         self.definition = definition
         self.args = args
@@ -163,9 +171,15 @@ class StepCall(Call[R]):
             digest = digests.of_call(
                 definition.name, definition.signature, args, kwargs, definition.hints
             )
+        self.stored: bytes | None = None
+        if definition.undo is not None:
+            self.stored = values.encode_call(
+                definition.signature, definition.hints, args, kwargs, name=definition.name
+            )
         super().__init__(
-            scope, "step", definition.name, key=key, digest=digest, returns=definition.returns
-        )
+            scope, kind, definition.name, key=key, digest=digest, returns=definition.returns,
+            path=path,
+        )  # fmt: skip
 
     def course(self, branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:
         return self.scope.execution.perform_step(self, branch)

@@ -12,9 +12,12 @@ given some time. A body that ends by itself meanwhile has an outcome, which coun
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import anyio
 
 from durable.errors import RunCancelled
 from durable.protocol import failures
@@ -23,8 +26,10 @@ from durable.protocol.records import Cancel
 from durable.runtime.calls import Call
 from durable.runtime.flagging import Flag
 from durable.runtime.gate import Wait
+from durable.runtime.turns import strand
 
 THREAD_GRACE = 10.0  # seconds for a body in a thread that was told to stop
+CLAIMS_MAX = 100  # calls of one task that were cancelled without running: it swallows that
 
 
 def message(run_id: str, asked: Cancel | None) -> str:
@@ -47,23 +52,44 @@ class Cancelling:
 
     Args:
         asked: what somebody asked for before this execution began.
+        on_asked: called when somebody asks for it later.
+
+    Attributes:
+        stubborn: set when code swallows it over and over.
     """
 
-    def __init__(self, run_id: str, asked: Cancel | None) -> None:
+    def __init__(self, run_id: str, asked: Cancel | None, on_asked: Callable[[], None]) -> None:
         self.asked = asked
+        self.stubborn = anyio.Event()
+        self._expired = False
         self._run_id = run_id
         self._open: dict[str, _Open] = {}
+        self._claimed: Counter[int] = Counter()  # calls that never ran, by strand
+        self._on_asked = on_asked
 
     def ask(self, request: Cancel) -> None:
         """Somebody asked for it: from now on it reaches the calls."""
         if self.asked is None:
             self.asked = request
-            for open_call in list(self._open.values()):
-                self._interrupt(open_call)
+            self._on_asked()
+            self._interrupt_all()
+
+    def expire(self) -> None:
+        """The time for clean-up is over: its calls are cancelled too, but for undo actions."""
+        self._expired = True
+        self._interrupt_all()
 
     def covers(self, call: Call[Any]) -> bool:
         """Whether the call is to come to nothing but `cancelled`."""
-        return self.asked is not None and not call.cleanup
+        if self.asked is None or call.kind == "undo":
+            return False
+        return self._expired or not call.cleanup
+
+    def claims(self) -> None:
+        """A call of this strand is claimed as cancelled without having run."""
+        self._claimed[strand()] += 1
+        if self._claimed[strand()] > CLAIMS_MAX:
+            self.stubborn.set()
 
     def error(self) -> RunCancelled:
         """What a call raises whose outcome is `cancelled`."""
@@ -94,6 +120,10 @@ class Cancelling:
             yield
         finally:
             open_call.thread = None
+
+    def _interrupt_all(self) -> None:
+        for open_call in list(self._open.values()):
+            self._interrupt(open_call)
 
     def _interrupt(self, open_call: _Open) -> None:
         if not self.covers(open_call.call):

@@ -13,6 +13,8 @@ from typing import Any
 from durable.protocol.retries import Retry
 from durable.protocol.schedules import Schedule
 
+CLEANUP_TIMEOUT = 300.0  # seconds; see WorkflowDefinition
+
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
@@ -44,6 +46,7 @@ class StepDefinition(Definition):
         timeout: seconds that one attempt may take; None: as long as it likes.
         heartbeat_timeout: seconds that may pass between two heartbeats; None: as many as it likes.
         at_most_once: each attempt's body is claimed before it begins, and never begun again.
+        undo: what takes the step back if the run does not complete.
     """
 
     retry: Retry = field(default_factory=Retry)
@@ -51,6 +54,7 @@ class StepDefinition(Definition):
     timeout: float | None = None
     heartbeat_timeout: float | None = None
     at_most_once: bool = False
+    undo: StepDefinition | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +65,15 @@ class WorkflowDefinition(Definition):
         timeout: seconds from a run's start until it fails unless it is over; None: never.
         schedule: by which workers start it themselves.
         events: the types of the events that it waits for, by name.
+        cleanup_timeout: seconds that a cancelled run may take to clean up, and an undo action
+            for each attempt.
     """
 
     queue: str = "default"
     timeout: float | None = None
     schedule: Schedule | None = None
     events: Mapping[str, object] = field(default_factory=dict)
+    cleanup_timeout: float = CLEANUP_TIMEOUT
 
     def deadline(self, started: float) -> float:
         """The deadline of a run that starts then; 0: none. Stored once, in `start`."""
@@ -74,3 +81,6 @@ class WorkflowDefinition(Definition):
 
 
 Workflows = Mapping[str, WorkflowDefinition]
+
+undoable: dict[str, StepDefinition] = {}
+"""The steps of this process that have an undo action, by name: undoing starts from records."""

@@ -14,6 +14,8 @@ It is made of parts, each of which has a module:
 - `gate`: open or closed, and all that waits; `cancellations`: those that user code makes while a
   call must not be interrupted; `inflight`: what a draining run waits for;
 - `cancelling`: the cancellation of the run itself, and `cleanup`: what it may still do;
+- `function`: the workflow function, `undoing`: what becomes of its steps if it does not
+  complete, `limits`: the times that cut it short;
 - `turnstile`: the order in which outcomes reach the function;
 - `waits`: sleeps, events, deadlines; `inbox`: decisions that compete; `parking`: whether all that
   the run does is to wait, so that it need not be here;
@@ -24,18 +26,17 @@ It is made of parts, each of which has a module:
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 import anyio
 import anyio.abc
 import msgspec
 
-from durable.errors import RunTimeout, StoreError, UsageError
-from durable.protocol import failures, values
+from durable.errors import StoreError, UsageError
+from durable.protocol import failures
 from durable.protocol.journal import Journal
-from durable.protocol.records import Cancel, Step, Take, Wait
+from durable.protocol.records import Cancel, Step, Take, Undo, Wait
 from durable.runtime import cleanup
 from durable.runtime.bodies import Bodies
 from durable.runtime.calls import StepCall
@@ -44,11 +45,13 @@ from durable.runtime.cancelling import Cancelling
 from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.facts import CorruptFact, read_cancel
+from durable.runtime.function import Function
 from durable.runtime.gate import Gate
 from durable.runtime.inbox import Inbox
 from durable.runtime.inflight import InFlight
 from durable.runtime.invoking import Invoker
 from durable.runtime.latest import Keeper
+from durable.runtime.limits import Limits
 from durable.runtime.loops import Loop
 from durable.runtime.ownership import Ownership
 from durable.runtime.parking import Parking
@@ -59,6 +62,7 @@ from durable.runtime.scopes import Current, Scope
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Threads
 from durable.runtime.turnstile import Turnstile
+from durable.runtime.undoing import Undoing
 from durable.runtime.waits import Waits
 from durable.store import Stored
 
@@ -77,6 +81,8 @@ class Execution:
         tick: of the schedule that started the run; 0: none did.
         takes: decisions that earlier owners recorded; `events` those that were sent, as listed.
         passed: told of each wait of earlier owners that is over.
+        undos: the undo actions that earlier owners registered, by path.
+        over: what the run comes to without running its function; what it did is undone.
 
     Attributes:
         cancelling: the cancellation of this run.
@@ -105,10 +111,11 @@ class Execution:
         takes: Iterable[Take] = (),
         events: Iterable[Stored] = (),
         passed: Callable[[Wait], None] = lambda wait: None,
+        undos: Mapping[str, Undo] | None = None,
+        over: Finished | None = None,
     ) -> None:
         self.run_id = run_id
         self._store = around.store
-        self._deadline = deadline
         self.ownership = Ownership(
             run_id=run_id, instance=instance, workflow=definition.name, epoch=epoch, tick=tick
         )
@@ -126,7 +133,7 @@ class Execution:
         self._over = False  # whether the function's task has come to its end
         self._gate = Gate(run_id, around.trusted, self.turnstile.release)
         self._cancellations = Cancellations(self._gate)
-        self.cancelling = Cancelling(run_id, cancel)
+        self.cancelling = Cancelling(run_id, cancel, self._on_cancelled)
         self.on_touched(self._look_for_cancel)
         self._in_flight = InFlight(self._gate.close)
         self._threads = Threads(run_id, self._gate, self._spawn, around.workflows)
@@ -135,8 +142,8 @@ class Execution:
             self._is_live, lambda e: self.close(Stopped("store", error=e)), self._spawn
         )
         self.publishing = Publishing(around, self.ownership, self._keeper)
-        self._performer = self._make_performer(around, journal)
-        self.parking = self._make_parking(around)
+        self._performer = self._make_performer(around, journal, dict(undos or {}))
+        self.parking = self._make_parking(around, deadline)
         self.parking.begins(self._root.strand)
         self.inbox = Inbox(
             self._performer, instance=instance, takes=takes, events=events,
@@ -146,10 +153,20 @@ class Execution:
             performer=self._performer, parking=self.parking, inbox=self.inbox, passed=passed
         )
         self.on_touched(self.inbox.look)
+        self._function = Function(
+            definition=definition, call=self._call_function, root=self._root, gate=self._gate,
+            turnstile=self.turnstile, cancelling=self.cancelling,
+            undoing=self._performer.undoing, over=over,
+        )  # fmt: skip
+        self._limits = Limits(
+            run_id=run_id, deadline=deadline, cleanup=definition.cleanup_timeout,
+            cleaning_since=journal.cleaning_since, now=around.store.now, gate=self._gate,
+            function=self._function, cancelling=self.cancelling, spawn=self._spawn,
+        )  # fmt: skip
 
-    def _make_parking(self, around: Surroundings) -> Parking:
+    def _make_parking(self, around: Surroundings, deadline: float) -> Parking:
         return Parking(
-            now=around.store.now, deadline=self._deadline, always=around.always_park,
+            now=around.store.now, deadline=deadline, always=around.always_park,
             crowded=around.crowded,
             activity=lambda: self.turnstile.activity, forbidden=self._is_busy,
             close=self._gate.close, spawn=self._spawn,
@@ -159,7 +176,10 @@ class Execution:
         """Whether something is under way that must not be cut off by a park."""
         return bool(not self.has_looked or self.inbox.busy or self._in_flight.paths)
 
-    def _make_performer(self, around: Surroundings, journal: Journal) -> Performer:
+    def _make_performer(
+        self, around: Surroundings, journal: Journal, undos: dict[str, Undo]
+    ) -> Performer:
+        recorded = {step.path: step for step in journal.order}
         recorder = Recorder(
             around=around, ownership=self.ownership, gate=self._gate,
             cancellations=self._cancellations, spawn=self._spawn,
@@ -173,12 +193,15 @@ class Execution:
             publishing=self.publishing, keeper=self._keeper, loop=self._loop,
         )  # fmt: skip
         return Performer(
-            around=around, run_id=self.run_id, root=self._root,
-            recorded={step.path: step for step in journal.order}, claimed=journal.waits,
-            gate=self._gate,
+            around=around, run_id=self.run_id, root=self._root, recorded=recorded,
+            claimed=journal.waits, gate=self._gate,
             turnstile=self.turnstile, cancellations=self._cancellations,
             cancelling=self.cancelling, in_flight=self._in_flight, bodies=bodies,
             publishing=self.publishing, recorder=recorder,
+            undoing=Undoing(
+                recorded=recorded, recorder=recorder, registered=undos,
+                limit=self._definition.cleanup_timeout,
+            ),
         )  # fmt: skip
 
     # -- for its owner ----------------------------------------------------------------------------
@@ -207,10 +230,7 @@ class Execution:
             self._tasks = tasks
             if not self.has_looked:
                 self.touched()
-            if self._deadline and (left := self._deadline - self._store.now()) > 0:
-                self._spawn(partial(self._expire, left))
-            elif self._deadline:
-                self._run_out()  # while nobody held it: no body starts
+            self._limits.start()
             tasks.start_soon(self._run_host)
             try:
                 await self.ended.wait()
@@ -342,22 +362,13 @@ class Execution:
             if asked is not None:
                 self.cancelling.ask(asked)
 
-    async def _expire(self, seconds: float) -> None:
-        await anyio.sleep(seconds)
-        self._run_out()
-
-    def _run_out(self) -> None:
-        """The deadline has passed: the run fails, wherever it stands."""
-        run = self.run_id
-        error = RunTimeout(
-            f"run {run!r} was not over at the deadline that its timeout set", run=run
-        )
-        self.close(Finished(failure=failures.from_exception(error), ran_out=True))
+    def _on_cancelled(self) -> None:
+        self._limits.limit_cleanup()
 
     async def _run_host(self) -> None:
         try:
             with self._gate.function:
-                self._gate.finish(await self._outcome())
+                self._gate.finish(await self._function.outcome())
         except KeyboardInterrupt:
             raise  # the process was asked to end; no outcome is invented
         except BaseException as e:  # noqa: BLE001  # user code
@@ -368,18 +379,8 @@ class Execution:
             self._over = True
             self.ended.set()
 
-    async def _outcome(self) -> Finished:
-        definition = self._definition
-        try:
-            value = await self.run_function(definition, self._root, self._args, self._kwargs)
-            raw, _ = values.encode_result(value, definition.returns, name=definition.name)
-        except (Exception, SystemExit) as e:  # noqa: BLE001  # `sys.exit` ends the run alone
-            return Finished(failure=failures.from_exception(e))
-        except BaseException as e:
-            if self.cancelling.asked is None or not cleanup.holds_only_cancellations(e):
-                raise
-            return Finished(cancelled=True, failure=self.cancelling.failure())
-        return Finished(value=msgspec.Raw(raw))
+    def _call_function(self) -> Awaitable[object]:
+        return self.run_function(self._definition, self._root, self._args, self._kwargs)
 
     async def _dispatch(self) -> None:
         try:

@@ -26,6 +26,7 @@ from durable.protocol.records import (
     Start,
     Step,
     Take,
+    Undo,
     Wait,
 )
 from durable.store import Store, Stored
@@ -40,6 +41,7 @@ _attempt = msgspec.json.Decoder(Attempt)
 _beat = msgspec.json.Decoder(Beat)
 _published = msgspec.json.Decoder(Published)
 _begin = msgspec.json.Decoder(Begin)
+_undo = msgspec.json.Decoder(Undo)
 _epoch = msgspec.json.Decoder(Epoch)
 _result = msgspec.json.Decoder(Result)
 _cancel = msgspec.json.Decoder(Cancel)
@@ -74,6 +76,7 @@ class Facts:
     begins: list[Begin] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
+    undos: list[Undo] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     cancel: Cancel | None = None
     waits: list[Wait] = field(default_factory=list)
@@ -204,6 +207,8 @@ def _add(facts: Facts, run: str, stored: Stored) -> None:
             facts.published.append(decode_published(stored))
         case "starts":
             facts.begins.append(_decode(stored, _begin.decode))
+        case "undo":
+            facts.undos.append(_decode(stored, _undo.decode))
         case "epochs":
             facts.epochs.append(_decode(stored, _epoch.decode))
         case "cancel":

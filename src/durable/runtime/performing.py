@@ -29,6 +29,7 @@ from durable.runtime.scopes import Scope
 from durable.runtime.surroundings import Progress, Surroundings
 from durable.runtime.turns import strand
 from durable.runtime.turnstile import Turnstile
+from durable.runtime.undoing import Undoing
 
 Outcome = Coroutine[Any, Any, tuple[Step, object]]
 
@@ -56,6 +57,7 @@ class Performer:
     bodies: Bodies
     publishing: Publishing
     recorder: Recorder
+    undoing: Undoing
 
     async def perform(
         self, call: Call[Any], branch: Scope, live: Callable[[], Outcome]
@@ -129,14 +131,24 @@ class Performer:
 
     # -- live -------------------------------------------------------------------------------------
 
-    def step(self, call: StepCall[Any], branch: Scope) -> Outcome:
+    async def step(self, call: StepCall[Any], branch: Scope) -> tuple[Step, object]:
         """The live course of a step: its body in flight, then its record."""
 
         async def body() -> tuple[Step, object]:
             self.in_flight.begins(call.path)
+            if call.stored is not None:
+                await self._register_undo(call, branch)
             return await self.bodies.outcome(call, branch)
 
-        return self.live(call, branch, body)
+        outcome = await self.live(call, branch, body)
+        self.undoing.came_to(outcome[0])
+        return outcome
+
+    async def _register_undo(self, call: StepCall[Any], branch: Scope) -> None:
+        await self.undoing.register(call, branch)
+        await self.gate.check_open(branch)
+        await self.cancellations.raise_owed()
+        await anyio.lowlevel.checkpoint_if_cancelled()
 
     async def live(
         self,
@@ -173,6 +185,7 @@ class Performer:
             raise
         if outcome is None:
             self.in_flight.begins(call.path)
+            self.cancelling.claims()
             outcome, record = (self.recorder.outcome(call, "cancelled"), None), None
         try:
             await (record or self.record_in_turn)(call, outcome[0], branch)
@@ -212,6 +225,6 @@ class Performer:
 
     def tell(self, kind: str, call: Call[Any], step: Step) -> None:
         """Tell observers of the call's progress."""
-        failed = step.outcome == "error"
+        failed = step.outcome in {"error", "cancelled"}
         progress = Progress(kind, call.path, call.name, failed=failed)
         self.around.observe(self.run_id, progress)

@@ -16,7 +16,7 @@ import msgspec
 from durable.errors import StoreError
 from durable.protocol import names, records
 from durable.protocol.failures import Failure
-from durable.protocol.records import Attempt, Begin, Outcome, Slept, Step, Take, Wait
+from durable.protocol.records import Attempt, Begin, Outcome, Slept, Step, Take, Undo, Wait
 from durable.runtime.calls import Call
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.closing import Attention, LateRecord, Stopped
@@ -27,7 +27,7 @@ from durable.runtime.scopes import Scope
 from durable.runtime.surroundings import Surroundings
 from durable.store import Refused, Written
 
-Record = TypeVar("Record", Step, Attempt)
+Record = TypeVar("Record", Step, Attempt, Undo)
 Ordered = TypeVar("Ordered", Step, Take)
 
 
@@ -124,6 +124,13 @@ class Recorder:
         record.slept = list(self._slept)
         return record
 
+    def undo(self, call: Call[Any], stored: msgspec.Raw, n: int) -> Undo:
+        """The registration of a step's undo action."""
+        return Undo(
+            path=call.path, name=call.name, input=stored, epoch=self.ownership.epoch, n=n,
+            nonce=self.around.system.token(), time=self.around.store.now(),
+        )  # fmt: skip
+
     # -- writing ----------------------------------------------------------------------------------
 
     def write_outcome(self, step: Step, branch: Scope) -> Awaitable[None]:
@@ -133,6 +140,10 @@ class Recorder:
     def write_attempt(self, attempt: Attempt, branch: Scope) -> Awaitable[None]:
         """As `write_outcome`."""
         return self._write(self._create_attempt, attempt, branch)
+
+    def write_undo(self, undo: Undo, branch: Scope) -> Awaitable[None]:
+        """As `write_outcome`."""
+        return self._write(self._create_undo, undo, branch)
 
     async def claim(self, begin: Begin) -> None:
         """Returns if the claim is ours. A cancellation by user code interrupts it: no body runs.
@@ -204,6 +215,12 @@ class Recorder:
         name = names.attempt(owner.run_id, owner.instance, attempt.path, attempt.attempt)
         # A refusal means that a dead owner's claim of this attempt landed late: it counts.
         await self.around.store.create(name, records.encode(attempt), nonce=attempt.nonce)
+
+    async def _create_undo(self, undo: Undo) -> None:
+        owner = self.ownership
+        name = names.undo(owner.run_id, owner.instance, undo.path)
+        # A refusal means that a dead owner's registration of this step landed late: it counts.
+        await self.around.store.create(name, records.encode(undo), nonce=undo.nonce)
 
     async def _write(
         self, create: Callable[[Record], Awaitable[None]], record: Record, branch: Scope

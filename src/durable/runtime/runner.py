@@ -14,7 +14,7 @@ from durable.errors import RunCancelled, StoreError
 from durable.protocol import failures, moments, names, records, values
 from durable.protocol.journal import Journal, seen, suspicion
 from durable.protocol.records import Epoch, History, Result, Status, Wait
-from durable.runtime import markers, timers
+from durable.runtime import markers, timers, undoing
 from durable.runtime.cancelling import message
 from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped
 from durable.runtime.definitions import WorkflowDefinition, Workflows
@@ -208,6 +208,7 @@ class Runner:
             deadline=facts.start.deadline, cancel=facts.cancel, tick=facts.start.tick,
             takes=facts.takes, events=facts.events,
             passed=lambda wait: self._passed(facts, wait),
+            undos=undoing.by_path(facts.undos),
         )  # fmt: skip
         if self._stop is not None:
             self.execution.close(self._stop)
