@@ -22,6 +22,7 @@ from durable.protocol.names import check_id
 from durable.protocol.retries import Duration, Retry
 from durable.protocol.schedules import Schedule
 from durable.protocol.ticks import check_name as check_schedule_name
+from durable.runtime import processes
 from durable.runtime.branches import inline
 from durable.runtime.calls import StepCall
 from durable.runtime.definitions import (
@@ -230,6 +231,7 @@ def step(
     heartbeat_timeout: Duration | None = None,
     at_most_once: bool = False,
     undo: Callable[..., Any] | StepFunction[..., Any] | None = None,
+    process: bool = False,
 ) -> StepDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
@@ -243,6 +245,7 @@ def step(
     heartbeat_timeout: Duration | None = None,
     at_most_once: bool = False,
     undo: Callable[..., Any] | StepFunction[..., Any] | None = None,
+    process: bool = False,
 ) -> Any:
     """Make a function a step: its output is recorded once per call and never computed again.
 
@@ -268,6 +271,10 @@ def step(
             first, each with the arguments of its step, and `result=` if it has such a parameter:
             what the step returned, None if it did not or nobody knows. Costs one more write, and
             the arguments of the step must be such as can be stored.
+        process: run the body in a child process, for what computes for long: it has a core of
+            its own, and a timeout or a cancellation kills it. The function must stand at the top
+            level of a module, its arguments must be what pickle can carry, and it has no
+            heartbeat and publishes nothing.
 
     Raises:
         InvalidDefinition: the function cannot be a step.
@@ -280,11 +287,13 @@ def step(
         definition = StepDefinition(
             **_describe(fn, name, "step"), retry=policy, check_args=check_args,
             timeout=_limit(timeout), heartbeat_timeout=_limit(heartbeat_timeout),
-            at_most_once=at_most_once,
+            at_most_once=at_most_once, process=process,
         )  # fmt: skip
         if undo is not None:
             definition = _with_undo(definition, undo)
             undoable[definition.name] = definition
+        if process:
+            _check_process(definition)
         _register(definition)
         return AsyncStep(definition) if definition.is_async else SyncStep(definition)
 
@@ -496,6 +505,20 @@ def _with_attempts(retry: Retry, attempts: int) -> Retry:
     if attempts < 1:
         raise UsageError(f"attempts={attempts}: a step is tried at least once")
     return msgspec.structs.replace(retry, attempts=attempts)
+
+
+def _check_process(definition: StepDefinition) -> None:
+    if definition.is_async:
+        raise InvalidDefinition(
+            f"async step {definition.name!r} cannot run in a child process",
+            hint="make it a plain function: what awaits does not need a core of its own",
+        )
+    if definition.heartbeat_timeout is not None:
+        raise InvalidDefinition(
+            f"step {definition.name!r} runs in a child process, where it has no heartbeat",
+            hint="give it a timeout: that kills its process",
+        )
+    processes.check(definition.fn, definition.name)
 
 
 def _limit(timeout: Duration | None) -> float | None:

@@ -19,6 +19,7 @@
         RunFailed                   the workflow raised; `__cause__` is the rebuilt error
         NeedsAttention              the run waits for a human or for other code
         OutcomeUnknown              whether an at-most-once body did its work is not known
+        ProcessDied                 the child process of a step ended before it answered
         RunTimeout (TimeoutError)   the run was not over at its deadline
         StepTimeout (TimeoutError)  an attempt of a step did not end in time
         StepFailed                  stands for a step's error whose class cannot be rebuilt
@@ -178,6 +179,12 @@ class OutcomeUnknown(DurableError):
     """
 
     code = "outcome_unknown"
+
+
+class ProcessDied(DurableError):
+    """The child process that ran a step's body ended before it answered; retried like others."""
+
+    code = "process_died"
 
 
 class RunTimeout(DurableError, TimeoutError):

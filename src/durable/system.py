@@ -59,6 +59,11 @@ def process_id() -> int:
     return os.getpid()
 
 
+def cores() -> int:
+    """How many things this machine computes at once."""
+    return os.cpu_count() or 1
+
+
 def label() -> str:
     """A name for people: host and process id. Never compared to decide anything."""
     return f"{socket.gethostname()}:{os.getpid()}"

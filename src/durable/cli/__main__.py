@@ -2,4 +2,5 @@
 
 from durable.cli import main
 
-raise SystemExit(main())
+if __name__ == "__main__":  # child processes of steps load their worker's main module
+    raise SystemExit(main())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 import traceback
@@ -15,6 +14,7 @@ from typing import Any
 from durable.configuration import settings
 from durable.decorators import WorkflowFunction, workflows
 from durable.errors import DurableError, UnknownWorkflow, UsageError
+from durable.runtime import modules
 from durable.runtime.definitions import WorkflowDefinition
 
 Workflow = WorkflowFunction[Any, Any]
@@ -134,16 +134,9 @@ def _load_file(path: Path, shown: str) -> ModuleType:
         if there.__file__ is not None and Path(there.__file__).resolve() == path:
             return there
         name = f"durable_target_{name}"  # it would stand in for another module of that name
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    module = modules.execute(name, path)
+    if module is None:
         raise UsageError(f"{shown} is no Python file", hint=_FORMS)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
     return module
 
 

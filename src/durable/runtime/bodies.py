@@ -27,6 +27,7 @@ from durable.runtime.invoking import Invoker
 from durable.runtime.latest import Keeper, Latest
 from durable.runtime.loops import Loop
 from durable.runtime.ownership import Ownership
+from durable.runtime.processes import told
 from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
 from durable.runtime.scopes import Scope
@@ -116,8 +117,8 @@ class Bodies:
         except BaseException as e:
             if isinstance(e, anyio.get_cancelled_exc_class()) and cancelled_since(before):
                 raise
-            failure = failures.from_exception(e)
-            decision = self._decide(call, course, e)
+            error, failure = told(e)
+            decision = self._decide(call, course, error)
         else:
             value = msgspec.Raw(raw)
             step = self.recorder.outcome(call, "value", value=value, attempt=number)

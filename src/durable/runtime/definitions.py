@@ -45,6 +45,7 @@ class StepDefinition(Definition):
     Attributes:
         timeout: seconds that one attempt may take; None: as long as it likes.
         heartbeat_timeout: seconds that may pass between two heartbeats; None: as many as it likes.
+        process: it runs in a child process.
         at_most_once: each attempt's body is claimed before it begins, and never begun again.
         undo: what takes the step back if the run does not complete.
     """
@@ -55,6 +56,7 @@ class StepDefinition(Definition):
     heartbeat_timeout: float | None = None
     at_most_once: bool = False
     undo: StepDefinition | None = None
+    process: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

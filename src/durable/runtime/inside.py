@@ -44,14 +44,15 @@ class Inside:
     def __post_init__(self) -> None:
         self.details = self.told
         self._over = False
-        self._end = anyio.current_time() + self.timeout
+        self._end = math.inf
         self._scope = anyio.CancelScope()
-        self._alive()
 
     # -- around it, in the event loop -------------------------------------------------------------
 
-    def limited(self) -> anyio.CancelScope:
-        """The scope that cancels it when its time has run out."""
+    def begins(self) -> anyio.CancelScope:
+        """The scope that cancels it when its time, which begins now, has run out."""
+        self._end = anyio.current_time() + self.timeout
+        self._alive()
         return self._scope
 
     @property

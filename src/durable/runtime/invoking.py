@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,8 +13,10 @@ import anyio
 
 from durable.errors import StepTimeout
 from durable.protocol import values
+from durable.runtime import processes
 from durable.runtime.calls import StepCall
 from durable.runtime.cancelling import Cancelling
+from durable.runtime.definitions import StepDefinition
 from durable.runtime.inside import Inside
 from durable.runtime.ownership import Ownership
 from durable.runtime.scopes import Current, here
@@ -41,13 +45,14 @@ class Invoker:
         Raises:
             StepTimeout: it took too long.
             Unwinding: the lease was lost before it began.
+            Raised: it raised, in a child process.
             BaseException: whatever it raised.
         """
         current = self.ownership.current(call.path, attempt, inside)
         try:
-            with inside.limited():
-                value = await self._in_its_place(call, current, inside)
-                return values.encode_result(value, call.returns, name=call.name)
+            async with self._place(call.definition):
+                with inside.begins():
+                    return await self._in_its_place(call, current, inside)
         except anyio.get_cancelled_exc_class():
             inside.flag.set()
             raise
@@ -56,28 +61,46 @@ class Invoker:
         inside.flag.set()
         raise self._timed_out(call, attempt, inside)
 
-    async def _in_its_place(self, call: StepCall[Any], current: Current, inside: Inside) -> object:
-        """With `here` set: async in this task, sync in a thread."""
+    def _place(self, definition: StepDefinition) -> AbstractAsyncContextManager[object]:
+        """What it may have to wait for before its time begins."""
+        if definition.is_async:
+            return contextlib.nullcontext()
+        return self.around.processes if definition.process else self.around.steps
+
+    async def _in_its_place(
+        self, call: StepCall[Any], current: Current, inside: Inside
+    ) -> tuple[bytes, object]:
+        """Async in this task, sync in a thread or a child process; with `here` set."""
         definition = call.definition
         fn = self.around.body_of(definition)
+        if definition.process and fn is definition.fn:
+            raw = await processes.run(self.around, call, current)
+            return bytes(raw), values.decode(raw, call.returns)
         token = here.set(current)
         try:
             if definition.is_async:
-                return await fn(*call.args, **call.kwargs)
-            with self.cancelling.telling(call, inside.flag):
-                return await in_thread(
-                    _apply_if, self.around.trusted, fn, call.args, call.kwargs,
-                    limiter=self.around.steps,
-                )  # fmt: skip
+                value = await fn(*call.args, **call.kwargs)
+            else:
+                value = await self._in_thread(call, fn, inside)
         finally:
             here.reset(token)
+        return values.encode_result(value, call.returns, name=call.name)
+
+    async def _in_thread(
+        self, call: StepCall[Any], fn: Callable[..., object], inside: Inside
+    ) -> object:
+        with self.cancelling.telling(call, inside.flag):
+            return await in_thread(
+                _apply_if, self.around.trusted, fn, call.args, call.kwargs,
+                limiter=anyio.CapacityLimiter(1),  # it has its place among the threads already
+            )  # fmt: skip
 
     def _timed_out(self, call: StepCall[Any], attempt: int, inside: Inside) -> StepTimeout:
         name, run = call.name, self.ownership.run_id
         went = f"did not end within {inside.timeout:g} s"
         if inside.silent:
             went = f"gave no heartbeat for {inside.silence:g} s"
-        if not call.definition.is_async:
+        if not (call.definition.is_async or call.definition.process):
             log.warning(
                 "step %r of run %r %s; its thread goes on until it returns, and is told so by "
                 "`durable.current().cancelled`",

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -127,6 +127,8 @@ class Current:
         tick: the moment for which a schedule started the run, in UTC; None if none did. A run
             that starts late, or is made up for, still has the tick that it is for.
     """
+
+    KNOWN: ClassVar = ("run_id", "workflow", "attempt", "epoch", "idempotency_key", "tick")
 
     run_id: str
     workflow: str

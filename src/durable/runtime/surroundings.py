@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -11,7 +11,7 @@ import msgspec
 
 from durable.runtime.definitions import StepDefinition
 from durable.store import Store
-from durable.system import System
+from durable.system import System, cores
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -29,6 +29,10 @@ class Progress(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
+def _as_many_as_cores() -> anyio.CapacityLimiter:
+    return anyio.CapacityLimiter(cores())
+
+
 def own_body(definition: StepDefinition) -> Callable[..., Any]:
     """The function that was decorated."""
     return definition.fn
@@ -43,6 +47,7 @@ class Surroundings:
             body and every write, from any thread.
         steps: limit of threads for sync step bodies.
         workflows: limit of threads for sync workflow functions.
+        processes: limit of child processes for step bodies.
         body_of: the function that runs as a step's body; tests put others in its place.
         replay_only: no body runs and nothing is written: the first unrecorded call ends the
             execution (`durable replay`).
@@ -55,6 +60,7 @@ class Surroundings:
     trusted: Callable[[], bool]
     steps: anyio.CapacityLimiter
     workflows: anyio.CapacityLimiter
+    processes: anyio.CapacityLimiter = field(default_factory=_as_many_as_cores)
     observe: Callable[[str, Progress], None] = lambda run, progress: None
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
     replay_only: bool = False
