@@ -43,6 +43,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         _workers,
         _schedules,
         _replay,
+        _export,
+        _import,
         _demo,
         _doctor,
         _init,
@@ -80,7 +82,8 @@ def _command(
 
     def call(arguments: argparse.Namespace) -> int:
         module = importlib.import_module(f"durable.cli.{where}")
-        command: Command = getattr(module, name)
+        # A command may be called as a keyword of Python is.
+        command: Command = getattr(module, name, None) or getattr(module, f"{name}_")
         return command(arguments)
 
     parser.set_defaults(command=call)
@@ -186,11 +189,29 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
         "replaying",
         "compare today's code with a run's record; executes no step",
     )
-    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="or a file that `export` wrote")
     parser.add_argument(
         "--target", action="append", default=[], metavar="TARGET",
         help="where the workflow is; default: `targets` of [tool.durable]",
     )  # fmt: skip
+    parser.add_argument("--until", metavar="STEP", help="stop once this call has its outcome")
+    parser.add_argument(
+        "--pdb", action="store_true", help="open the debugger there, or at the first difference"
+    )
+    parser.add_argument("--all", action="store_true", help="every run that is not over, or:")
+    parser.add_argument("--status", choices=STATUSES, help="with --all: those of this status")
+    parser.add_argument("--workflow", metavar="NAME", help="with --all: only this workflow's")
+
+
+def _export(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "export", "replaying", "write a run into one readable file")
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("file", metavar="FILE", help="- for standard output")
+
+
+def _import(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "import", "replaying", "put an exported run into this store")
+    parser.add_argument("file", metavar="FILE")
 
 
 def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:

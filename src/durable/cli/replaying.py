@@ -1,53 +1,34 @@
-"""`replay`: today's code against a run's record. No body is executed, nothing is written."""
+"""`replay`, `export` and `import`: a run's record on this desk."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import anyio
-import msgspec
 
-from durable.cli import exits, output
+from durable.cli import debugging, exits, output
 from durable.cli.exits import PATIENCE
 from durable.cli.targets import served
-from durable.client import connect, reading
-from durable.client.connection import Observer
-from durable.errors import UnknownWorkflow
-from durable.protocol import values
-from durable.runtime import undoing
-from durable.runtime.closing import Attention, Closing, Finished, Stopped
+from durable.client import Client, archives, connect, reading
+from durable.client.replaying import Replay, Watch, compare
+from durable.errors import NeedsAttention, UnknownWorkflow, UsageError
 from durable.runtime.definitions import WorkflowDefinition
-from durable.runtime.execution import Execution
-from durable.runtime.facts import Facts
-from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Store
 
-
-@dataclass
-class Replay:
-    """What came of it.
-
-    Attributes:
-        calls: recorded calls that the code made, in order, each with its outcome.
-        difference: what the code does otherwise; empty if it fits.
-        recorded: what is recorded where the two part.
-        asked: what the code asks there.
-        unasked: recorded calls that the code has not made.
-        end: how far the replay came.
-    """
-
-    calls: list[tuple[str, str]] = field(default_factory=list)
-    difference: str = ""
-    recorded: str = ""
-    asked: str = ""
-    unasked: list[str] = field(default_factory=list)
-    end: str = ""
+Known = Mapping[str, WorkflowDefinition]
 
 
 def replay(arguments: argparse.Namespace) -> int:
     """Print the calls that code and record have in common, and the first difference."""
-    done = anyio.run(_replay, arguments, served(arguments.target, arguments.store))
+    known = served(arguments.target, arguments.store)
+    if arguments.all:
+        return _replay_all(arguments, known)
+    if arguments.run is None:
+        raise UsageError("replay which run?", hint="durable replay RUN, or --all --status running")
+    done = anyio.run(_replay, arguments, known)
     if arguments.json:
         output.document(_document(arguments.run, done))
     else:
@@ -55,97 +36,113 @@ def replay(arguments: argparse.Namespace) -> int:
     return exits.ATTENTION if done.difference else exits.DONE
 
 
-async def _replay(arguments: argparse.Namespace, known: dict[str, WorkflowDefinition]) -> Replay:
+async def _replay(arguments: argparse.Namespace, known: Known) -> Replay:
+    watch = debugging.watch(arguments.until, pdb=arguments.pdb)
+    if Path(arguments.run).is_file():  # noqa: ASYNC240  # once, before anything runs
+        archive = archives.read(Path(arguments.run).read_bytes())  # noqa: ASYNC240  # as above
+        return await _replay_in(await archives.unpacked(archive), archive.run, known, watch)
     async with connect(arguments.store, patience=PATIENCE) as client:
-        facts = await reading.load(client.store, arguments.run)
-        definition = known.get(facts.start.workflow)
-        if definition is None:
-            raise UnknownWorkflow(
-                f"run {arguments.run!r} is of workflow {facts.start.workflow!r}, which no target "
-                "defines",
-                hint=f"name the file or module: durable replay {arguments.run} --target ...",
-                run=arguments.run,
-            )
-        return await compare(client.store, arguments.run, facts, definition)
+        return await _replay_in(client.store, arguments.run, known, watch)
 
 
-async def compare(store: Store, run: str, facts: Facts, definition: WorkflowDefinition) -> Replay:
-    """Run the workflow function over the record."""
-    done = Replay()
-    try:
-        args, kwargs = values.decode_call(
-            facts.start.input, definition.signature, definition.hints, name=definition.name
+async def _replay_in(store: Store, run: str, known: Known, watch: Watch) -> Replay:
+    facts = await reading.load(store, run)
+    definition = known.get(facts.start.workflow)
+    if definition is None:
+        raise UnknownWorkflow(
+            f"run {run!r} is of workflow {facts.start.workflow!r}, which no target defines",
+            hint=f"name the file or module: durable replay {run} --target ...",
+            run=run,
         )
-    except values.Undecodable as e:
-        done.difference = f"the recorded input does not fit {definition.name!r}: {e}"
-        return done
-
-    def observe(_run: str, progress: Progress) -> None:
-        if progress.kind == "replay":
-            done.calls.append((progress.path, "error" if progress.failed else "value"))
-
-    execution = Execution(
-        around=_nothing_but_reading(store, observe), definition=definition, run_id=run,
-        instance=facts.start.instance, epoch=0, journal=facts.journal(), args=args, kwargs=kwargs,
-        cancel=facts.cancel, undos=undoing.by_path(facts.undos),
-    )  # fmt: skip
-    await execution.run_to_end()
-    done.unasked = execution.turnstile.remaining()
-    assert execution.closing is not None
-    _judge(done, facts, execution.closing)
-    return done
+    return await compare(store, run, facts, definition, watch=watch)
 
 
-def _nothing_but_reading(store: Store, observe: Observer) -> Surroundings:
-    return Surroundings(
-        store=store, system=store.system, trusted=lambda: True,
-        steps=anyio.CapacityLimiter(1), workflows=anyio.CapacityLimiter(1), observe=observe,
-        replay_only=True,
-    )  # fmt: skip
+# -- all of them -----------------------------------------------------------------------------------
 
 
-def _judge(done: Replay, facts: Facts, closing: Closing) -> None:
-    match closing:
-        case Attention():
-            done.difference = closing.message
-            done.recorded, done.asked = closing.recorded, closing.asked
-        case Stopped("replayed", path) if done.unasked:
-            done.difference = (
-                f"the code calls {path!r}, which is not recorded, before recorded calls"
-            )
-            done.recorded, done.asked = done.unasked[0], path
-        case Stopped("replayed", path) if facts.result is not None:
-            done.difference = f"the run is over, but the code calls {path!r}, which is not recorded"
-            done.recorded, done.asked = facts.result.status, path
-        case Stopped("replayed", path):
-            done.end = f"everything recorded fits; the next call is {path!r}"
-        case Finished():
-            _judge_end(done, facts, closing)
-        case _:
-            done.difference = f"the replay ended early: {closing}"
-
-
-def _judge_end(done: Replay, facts: Facts, finished: Finished) -> None:
-    if done.unasked:
-        done.difference = "the code ends without having made every recorded call"
-        done.recorded, done.asked = done.unasked[0], "the end"
-        return
-    ends = _said(finished.value, finished.failure)
-    if facts.result is None:
-        done.end = f"everything recorded fits; the run would end with {ends}"
-        return
-    recorded = _said(facts.result.value, facts.result.failure)
-    if facts.result.status == "cancelled" or recorded == ends:
-        done.end = "everything recorded fits, to the end"
+def _replay_all(arguments: argparse.Namespace, known: Known) -> int:
+    """Whether today's code could go on with every run of that status."""
+    found = anyio.run(_compare_all, arguments, known)
+    differing = {run: said for run, said in found.items() if said}
+    if arguments.json:
+        runs = [
+            {"run": run, "fits": not said, "difference": said or None}
+            for run, said in found.items()
+        ]
+        output.document({"runs": runs})
     else:
-        done.difference = "the code ends otherwise than the run did"
-        done.recorded, done.asked = recorded, ends
+        if differing:
+            output.table(("run", "difference"), list(differing.items()))
+        print(f"{len(found)} runs, {len(differing)} of them do not fit this code")
+    return exits.ATTENTION if differing else exits.DONE
 
 
-def _said(value: msgspec.Raw | msgspec.UnsetType, failure: object) -> str:
-    if failure is not None:
-        return f"{getattr(failure, 'type', '')}: {getattr(failure, 'message', '')}"
-    return "null" if isinstance(value, msgspec.UnsetType) else bytes(value).decode()
+async def _compare_all(arguments: argparse.Namespace, known: Known) -> dict[str, str]:
+    found: dict[str, str] = {}
+    async with connect(arguments.store, patience=PATIENCE) as client:
+        async for run in client.list(status=arguments.status, workflow=arguments.workflow):
+            if arguments.status is None and run.ended is not None:
+                break  # the first that is over: those that are not come first
+            found[run.id] = await _difference(client, run.id, known)
+    return found
+
+
+async def _difference(client: Client, run: str, known: Known) -> str:
+    try:
+        return (await _replay_in(client.store, run, known, lambda _: True)).difference
+    except (NeedsAttention, UnknownWorkflow) as e:
+        return e.message
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Everything that is recorded of a run, as one readable file."""
+
+    async def work() -> bytes:
+        async with connect(arguments.store, patience=PATIENCE) as client:
+            return await archives.export(client.store, arguments.run)
+
+    content = anyio.run(work)
+    if arguments.file == "-":
+        sys.stdout.buffer.write(content + b"\n")
+    else:
+        _write(Path(arguments.file), content + b"\n")
+    return exits.DONE
+
+
+def _write(file: Path, content: bytes) -> None:
+    try:
+        file.write_bytes(content)
+    except OSError as e:
+        raise UsageError(f"the file {str(file)!r} cannot be written: {e.strerror or e}") from e
+
+
+def import_(arguments: argparse.Namespace) -> int:
+    """Put an exported run into this store; nobody executes it."""
+    try:
+        content = Path(arguments.file).read_bytes()
+    except OSError as e:
+        raise UsageError(f"the file {arguments.file!r} cannot be read: {e.strerror or e}") from e
+    archive = archives.read(content)
+
+    async def work() -> None:
+        async with connect(arguments.store, patience=PATIENCE) as client:
+            await archives.write(client.store, archive)
+
+    anyio.run(work)
+    over = archive.result is not None
+    if arguments.json:
+        output.document({"run": archive.run, "over": over})
+    else:
+        print(archive.run)
+        if not over:
+            print(f"it is not over: `durable retry {archive.run}` lets it go on", file=sys.stderr)
+    return exits.DONE
+
+
+# -- saying it -------------------------------------------------------------------------------------
 
 
 def _document(run: str, done: Replay) -> dict[str, object]:
@@ -163,13 +160,13 @@ def _document(run: str, done: Replay) -> dict[str, object]:
 
 
 def _print(done: Replay) -> None:
-    for path, outcome in done.calls:
-        print(f"{path}  {outcome}")
-    if not done.difference:
-        print(done.end)
-        return
-    print(f"difference: {done.difference}")
+    """Recorded and asked side by side, then what that means."""
+    rows = [(path, outcome, path) for path, outcome in done.calls]
+    rest = list(done.unasked)
     if done.recorded or done.asked:
-        output.table(("recorded", "asked now"), [(done.recorded, done.asked)])
-    for path in done.unasked:
-        print(f"recorded, but not asked for: {path}")
+        rows.append((done.recorded, "", done.asked))
+        rest = [path for path in rest if path != done.recorded]
+    rows += [(path, "", "") for path in rest]
+    if rows:
+        output.table(("recorded", "outcome", "asked now"), rows)
+    print(f"difference: {done.difference}" if done.difference else done.end)

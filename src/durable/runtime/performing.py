@@ -75,6 +75,7 @@ class Performer:
         step = self.recorded.get(call.path)
         drift = fit.drift(self.run_id, call, step or self.claimed.get(call.path))
         if drift is not None:
+            self.tell("drift", call)
             self.gate.close(drift)
             raise await self.gate.refusal()
         if step is None:
@@ -200,6 +201,7 @@ class Performer:
             await event.wait()
             await self.gate.check_open(branch)
         if self.around.replay_only:
+            self.tell("unrecorded", call)
             self.gate.close(Stopped("replayed", path=call.path))
             await self.gate.check_open(branch)
         await self.cancellations.raise_owed()
@@ -223,8 +225,8 @@ class Performer:
             await self.cancellations.wait(turn, branch)
         await self.gate.check_open(branch)
 
-    def tell(self, kind: str, call: Call[Any], step: Step) -> None:
+    def tell(self, kind: str, call: Call[Any], step: Step | None = None) -> None:
         """Tell observers of the call's progress."""
-        failed = step.outcome in {"error", "cancelled"}
+        failed = step is not None and step.outcome in {"error", "cancelled"}
         progress = Progress(kind, call.path, call.name, failed=failed)
         self.around.observe(self.run_id, progress)

@@ -18,7 +18,8 @@ class Progress(msgspec.Struct, frozen=True):
     """What an observer of an execution is told.
 
     `kind`: `begin` (a body starts), `retry` (an attempt failed, the next follows in `seconds`),
-    `record` (an outcome was recorded), `replay` (a recorded outcome was handed over).
+    `record` (an outcome was recorded), `replay` (a recorded outcome was handed over), `drift`
+    (another call is recorded there), `unrecorded` (a replay has come to the end of the record).
     """
 
     kind: str

@@ -1,0 +1,145 @@
+"""A run as one readable file: everything that is recorded of its present instance.
+
+The file is JSON. Records stand in it as they stand in the store, so what `gcloud storage cat`
+shows of an object is what the file shows. What is no JSON, because the object is damaged or
+foreign, stands there in base64.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+
+import msgspec
+
+from durable.client import reading
+from durable.errors import Conflict, UsageError
+from durable.protocol import moments, names, records
+from durable.protocol.records import History, Result, Start
+from durable.store import Refused, Store
+from durable.store.memory import MemoryBackend
+from durable.system import System
+
+FORMAT = 1
+
+
+class _Object(msgspec.Struct, omit_defaults=True):
+    name: str  # behind the instance's folder
+    nonce: str
+    record: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    base64: str = ""
+
+
+class Archive(msgspec.Struct):
+    """The content of a file.
+
+    Attributes:
+        durable: the version of the format.
+        exported: when, in seconds since the epoch by the store's clock.
+    """
+
+    durable: int
+    run: str
+    exported: float
+    start: Start
+    objects: list[_Object]
+
+    @property
+    def result(self) -> Result | None:
+        """The run's outcome, if it is over."""
+        found = next((o for o in self.objects if o.name == "result"), None)
+        if found is None or isinstance(found.record, msgspec.UnsetType):
+            return None
+        return msgspec.json.decode(found.record, type=Result)
+
+
+async def export(store: Store, run: str) -> bytes:
+    """The run as it is recorded now, as the content of a file.
+
+    Raises:
+        NotFound: there is no run of that id.
+    """
+    start = await reading.read_start(store, run)
+    folder = names.instance_folder(run, start.instance)
+    objects = []
+    async for listed in store.list(folder):
+        stored = listed if listed.body is not None else await store.read(listed.name)
+        if stored is not None:
+            nonce = stored.meta.get("nonce", "")
+            objects.append(_object(stored.name.removeprefix(folder), nonce, stored.body or b""))
+    archive = Archive(FORMAT, run, store.now(), start, objects)
+    return msgspec.json.format(msgspec.json.encode(archive), indent=1)
+
+
+def _object(name: str, nonce: str, body: bytes) -> _Object:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Object(name, nonce, base64=b64encode(body).decode())
+    return _Object(name, nonce, msgspec.Raw(body))
+
+
+def read(content: bytes) -> Archive:
+    """What such a file holds.
+
+    Raises:
+        UsageError: it is no such file, or of a later format.
+    """
+    try:
+        archive = msgspec.json.decode(content, type=Archive)
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        raise UsageError(f"the file holds no exported run: {e}") from e
+    if archive.durable != FORMAT:
+        raise UsageError(
+            f"the file has format {archive.durable}, and this version reads format {FORMAT}",
+            hint="export the run again, or use the version that wrote the file",
+        )
+    names.check_id(archive.run)
+    folder = names.instance_folder(archive.run, archive.start.instance)
+    for one in archive.objects:
+        fact = names.parse_fact(archive.run, folder + one.name)
+        if fact is None or fact.instance != archive.start.instance or ".." in one.name.split("/"):
+            raise UsageError(f"the file names an object that no run has: {one.name!r}")
+    return archive
+
+
+async def write(store: Store, archive: Archive) -> None:
+    """Put the run into this store, `start` last. Nobody executes it: see `Client.retry`.
+
+    Raises:
+        Conflict: the store has a run of that id.
+    """
+    run, start = archive.run, archive.start
+    if await store.read(names.start(run)) is not None:
+        raise _taken(run)
+    for one in archive.objects:
+        body = b64decode(one.base64)
+        if not isinstance(one.record, msgspec.UnsetType):
+            body = bytes(one.record)
+        name = names.instance_folder(run, start.instance) + one.name
+        await store.create(name, body, nonce=one.nonce)
+    written = await store.create(names.start(run), records.encode(start), nonce=start.nonce)
+    if isinstance(written, Refused):
+        raise _taken(run)
+    result = archive.result
+    if result is not None:
+        entry = History(
+            run=run, instance=start.instance, workflow=start.workflow, status=result.status,
+            started=start.created, ended=result.time, nonce=start.nonce, tags=start.tags,
+        )  # fmt: skip
+        name = names.history(moments.stamp(result.time), run)
+        await store.create(name, records.encode(entry), nonce=entry.nonce)
+
+
+async def unpacked(archive: Archive) -> Store:
+    """A store in memory that holds this run alone."""
+    store = Store(MemoryBackend(), system=System())
+    await write(store, archive)
+    return store
+
+
+def _taken(run: str) -> Conflict:
+    return Conflict(
+        f"the store has a run {run!r} already",
+        hint="purge that one first, or import into another store",
+        run=run,
+    )

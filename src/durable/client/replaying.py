@@ -1,0 +1,144 @@
+"""Today's code against a run's record: no body is executed and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+import msgspec
+
+from durable.protocol import values
+from durable.runtime import undoing
+from durable.runtime.closing import Attention, Closing, Finished, Stopped
+from durable.runtime.definitions import WorkflowDefinition
+from durable.runtime.execution import Execution
+from durable.runtime.facts import Facts
+from durable.runtime.surroundings import Progress, Surroundings
+from durable.store import Store
+
+Watch = Callable[[Progress], bool]
+
+
+@dataclass
+class Replay:
+    """What came of it.
+
+    Attributes:
+        calls: recorded calls that the code made, in order, each with its outcome.
+        difference: what the code does otherwise; empty if it fits.
+        recorded: what is recorded where the two part.
+        asked: what the code asks there.
+        unasked: recorded calls that the code has not made.
+        end: how far the replay came.
+    """
+
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    difference: str = ""
+    recorded: str = ""
+    asked: str = ""
+    unasked: list[str] = field(default_factory=list)
+    end: str = ""
+
+
+def _on(_progress: Progress) -> bool:
+    return True
+
+
+async def compare(
+    store: Store,
+    run: str,
+    facts: Facts,
+    definition: WorkflowDefinition,
+    *,
+    watch: Watch = _on,
+) -> Replay:
+    """Run the workflow function over the record.
+
+    Args:
+        store: gives the time; nothing is read from it.
+        watch: asked at each call, in the workflow's own task: False stops the replay there.
+    """
+    done = Replay()
+    stopped = ""
+    try:
+        args, kwargs = values.decode_call(
+            facts.start.input, definition.signature, definition.hints, name=definition.name
+        )
+    except values.Undecodable as e:
+        done.difference = f"the recorded input does not fit {definition.name!r}: {e}"
+        return done
+
+    def observe(_run: str, progress: Progress) -> None:
+        nonlocal stopped
+        if progress.kind == "replay":
+            done.calls.append((progress.path, "error" if progress.failed else "value"))
+        if not watch(progress):
+            stopped = progress.path
+            execution.close(Stopped("cancelled"))
+
+    execution = Execution(
+        around=_nothing_but_reading(store, observe), definition=definition, run_id=run,
+        instance=facts.start.instance, epoch=0, journal=facts.journal(), args=args, kwargs=kwargs,
+        cancel=facts.cancel, undos=undoing.by_path(facts.undos),
+    )  # fmt: skip
+    await execution.run_to_end()
+    done.unasked = execution.turnstile.remaining()
+    assert execution.closing is not None
+    if stopped:
+        done.end = f"everything recorded fits up to {stopped!r}, where the replay was stopped"
+    else:
+        _judge(done, facts, execution.closing)
+    return done
+
+
+def _nothing_but_reading(store: Store, observe: Callable[[str, Progress], None]) -> Surroundings:
+    return Surroundings(
+        store=store, system=store.system, trusted=lambda: True,
+        steps=anyio.CapacityLimiter(1), workflows=anyio.CapacityLimiter(1), observe=observe,
+        replay_only=True,
+    )  # fmt: skip
+
+
+def _judge(done: Replay, facts: Facts, closing: Closing) -> None:
+    match closing:
+        case Attention():
+            done.difference = closing.message
+            done.recorded, done.asked = closing.recorded, closing.asked
+        case Stopped("replayed", path) if done.unasked:
+            done.difference = (
+                f"the code calls {path!r}, which is not recorded, before recorded calls"
+            )
+            done.recorded, done.asked = done.unasked[0], path
+        case Stopped("replayed", path) if facts.result is not None:
+            done.difference = f"the run is over, but the code calls {path!r}, which is not recorded"
+            done.recorded, done.asked = facts.result.status, path
+        case Stopped("replayed", path):
+            done.end = f"everything recorded fits; the next call is {path!r}"
+        case Finished():
+            _judge_end(done, facts, closing)
+        case _:
+            done.difference = f"the replay ended early: {closing}"
+
+
+def _judge_end(done: Replay, facts: Facts, finished: Finished) -> None:
+    if done.unasked:
+        done.difference = "the code ends without having made every recorded call"
+        done.recorded, done.asked = done.unasked[0], "the end"
+        return
+    ends = _said(finished.value, finished.failure)
+    if facts.result is None:
+        done.end = f"everything recorded fits; the run would end with {ends}"
+        return
+    recorded = _said(facts.result.value, facts.result.failure)
+    if facts.result.status == "cancelled" or recorded == ends:
+        done.end = "everything recorded fits, to the end"
+    else:
+        done.difference = "the code ends otherwise than the run did"
+        done.recorded, done.asked = recorded, ends
+
+
+def _said(value: msgspec.Raw | msgspec.UnsetType, failure: object) -> str:
+    if failure is not None:
+        return f"{getattr(failure, 'type', '')}: {getattr(failure, 'message', '')}"
+    return "null" if isinstance(value, msgspec.UnsetType) else bytes(value).decode()
