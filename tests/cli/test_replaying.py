@@ -14,7 +14,7 @@ from durable.decorators import step, workflow
 from durable.runtime.definitions import WorkflowDefinition
 from durable.store import Store
 from durable.store.memory import Bucket, MemoryBackend
-from tests.cli.command import FLOWS, Done, objects
+from tests.cli.command import FLOWS, Done, durable, objects
 
 Cli = Callable[..., Done]
 
@@ -160,7 +160,10 @@ def test_a_finished_run_prints_its_calls(cli: Cli) -> None:
     done = cli("replay", "x", "--target", f"{FLOWS}:failing")
 
     assert done.code == 0
-    assert done.out.splitlines()[:2] == ["note.1  value", "fail.1  error"]
+    assert [line.split() for line in done.out.splitlines()[1:3]] == [
+        ["note.1", "value", "note.1"],
+        ["fail.1", "error", "fail.1"],
+    ]
 
 
 def test_a_difference_exits_with_6(cli: Cli, folder: Path) -> None:
@@ -174,10 +177,11 @@ def test_a_difference_exits_with_6(cli: Cli, folder: Path) -> None:
     document = cli("replay", "x", "--target", "changing.py", "--json")
 
     assert (text.code, document.code) == (6, 6)
-    assert "one.1  value" in text.out
-    assert "RECORDED  ASKED NOW" in text.out
-    assert "two.1     three.1" in text.out
-    assert "recorded, but not asked for: two.1" in text.out
+    assert [line.split() for line in text.out.splitlines()[:3]] == [
+        ["RECORDED", "OUTCOME", "ASKED", "NOW"],
+        ["one.1", "value", "one.1"],
+        ["two.1", "three.1"],
+    ]
     assert document.document["fits"] is False
     assert document.document["unasked"] == ["two.1"]
     assert document.document["difference"]["asked"] == "three.1"
@@ -215,3 +219,167 @@ def test_code_that_is_not_there_is_a_usage_error(cli: Cli) -> None:
     assert (done.code, done.error["code"]) == (2, "unknown_workflow")
     assert "quick" in done.error["message"]
     assert "--target" in done.error["hint"]
+
+
+# -- from a file, to a call, in the debugger ------------------------------------------------------
+
+
+def test_an_exported_run_replays_without_its_store(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is all that is needed, on another machine too."""
+    cli("run", f"{FLOWS}:failing", "--id", "x", "--input", '["closed"]')
+    assert cli("export", "x", "x.json").code == 0
+    monkeypatch.setenv("DURABLE_STORE", "sqlite:///elsewhere/none.db")
+
+    done = cli("replay", "x.json", "--target", FLOWS, "--json")
+
+    assert done.code == 0
+    assert [call["path"] for call in done.document["calls"]] == ["note.1", "fail.1"]
+    assert not (folder / "elsewhere").exists()
+
+
+def test_an_exported_run_is_readable_and_can_be_imported(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values stand in the file as JSON; in another store the run shows the same."""
+    cli("run", f"{FLOWS}:quick", "--id", "x", "--input", INPUT)
+    cli("export", "x", "x.json")
+    assert '"value": "hi"' in (folder / "x.json").read_text()
+    before = cli("show", "x", "--json").document
+    monkeypatch.setenv("DURABLE_STORE", "sqlite:///other.db")
+
+    done = cli("import", "x.json")
+
+    assert (done.code, done.out) == (0, "x\n")
+    assert cli("show", "x", "--json").document == before
+    assert [run["run"] for run in cli("list", "--json").document["runs"]] == ["x"]
+    assert cli("import", "x.json").code == 4
+
+
+def test_an_imported_run_that_is_not_over_waits_for_a_word(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody executes it by itself; retried, it goes on."""
+    cli("start", f"{FLOWS}:quick", "--id", "x", "--input", INPUT)
+    cli("export", "x", "x.json")
+    monkeypatch.setenv("DURABLE_STORE", "sqlite:///other.db")
+
+    assert "`durable retry x` lets it go on" in cli("import", "x.json").err
+    assert cli("worker", FLOWS, "--until-idle").code == 0
+    assert cli("result", "x", "--timeout", "0").code == 8
+    assert cli("retry", "x").code == 0
+    assert cli("worker", FLOWS, "--until-idle").code == 0
+    assert cli("result", "x").out == '{"said":"hi"}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("no json", "holds no exported run"),
+        ('{"durable": 1}', "holds no exported run"),
+        ("[]", "holds no exported run"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(cli: Cli, folder: Path, content: str, said: str) -> None:
+    """Nothing is written for it."""
+    (folder / "x.json").write_text(content)
+
+    done = cli("import", "x.json")
+
+    assert done.code == 2
+    assert said in done.err
+    assert cli("import", "absent.json").code == 2
+
+
+def test_a_file_cannot_write_outside_its_run(cli: Cli, folder: Path) -> None:
+    """A name that leaves the run's folder, or is no fact of a run, is refused."""
+    cli("run", f"{FLOWS}:quick", "--id", "x", "--input", INPUT)
+    cli("export", "x", "x.json")
+    whole = (folder / "x.json").read_text()
+    for name in ("../../../other/start", "steps/../../y"):
+        (folder / "bad.json").write_text(whole.replace('"name": "result"', f'"name": "{name}"'))
+        done = cli("import", "bad.json")
+        assert (done.code, "names an object that no run has" in done.err) == (2, True)
+
+
+def test_a_later_format_is_refused(cli: Cli, folder: Path) -> None:
+    """The message says which format the file has."""
+    cli("run", f"{FLOWS}:quick", "--id", "x", "--input", INPUT)
+    cli("export", "x", "x.json")
+    newer = (folder / "x.json").read_text().replace('"durable": 1', '"durable": 2')
+    (folder / "x.json").write_text(newer)
+
+    assert "has format 2" in cli("import", "x.json").err
+
+
+def test_a_replay_stops_at_a_call(cli: Cli) -> None:
+    """What comes behind it is not asked for, and is no difference."""
+    cli("run", f"{FLOWS}:failing", "--id", "x", "--input", '["closed"]')
+
+    done = cli("replay", "x", "--target", FLOWS, "--until", "note.1")
+
+    assert done.code == 0
+    assert "fits up to 'note.1'" in done.out
+    assert "fail.1" not in done.out
+
+
+@pytest.mark.parametrize("where", [["--until", "note"], []])
+def test_the_debugger_opens_in_the_workflow(folder: Path, where: list[str]) -> None:
+    """At the call that is named, or where the code parts from the record."""
+    (folder / "flow.py").write_text(DEBUGGED.format(call="note(word)"))
+    durable("run", "flow.py", "--id", "x", "--input", '["hi"]', folder=folder)
+    if not where:
+        (folder / "flow.py").write_text(DEBUGGED.format(call="note(word + word)"))
+
+    done = durable(
+        "replay", "x", "--target", "flow.py", "--pdb", *where, folder=folder, given="p word\nc\n"
+    )
+
+    assert "'hi'" in done.out
+    assert "flow.py" in done.out
+    assert done.code == (0 if where else 6)
+
+
+DEBUGGED = """
+from durable import step, workflow
+
+@step
+async def note(word: str) -> str:
+    return word
+
+@workflow
+async def noted(word: str) -> str:
+    said = await {call}
+    return said
+"""
+
+
+# -- all runs -------------------------------------------------------------------------------------
+
+
+def test_every_live_run_is_checked_before_a_deploy(folder: Path) -> None:
+    """Runs that today's code would strand are listed, and the exit code is not 0."""
+    every = ("replay", "--all", "--target", "changing.py")
+    (folder / "changing.py").write_text(CODE.format(call="two"))
+    durable("run", "changing.py", "--id", "done", folder=folder)
+    durable("start", "changing.py", "--id", "open", folder=folder)
+    fits = durable(*every, "--status", "completed", folder=folder)
+    assert (fits.code, fits.out) == (0, "1 runs, 0 of them do not fit this code\n")
+    (folder / "changing.py").write_text(CODE.format(call="three"))
+
+    done = durable(*every, "--status", "completed", "--json", folder=folder)
+    live = durable(*every, "--json", folder=folder)
+
+    assert done.code == 6
+    assert [(run["run"], run["fits"]) for run in done.document["runs"]] == [("done", False)]
+    assert live.code == 0
+    assert [run["run"] for run in live.document["runs"]] == ["open"]
+
+
+def test_a_replay_needs_a_run(cli: Cli) -> None:
+    """Neither a run nor --all is an error that shows both."""
+    done = cli("replay", "--target", FLOWS)
+
+    assert done.code == 2
+    assert "--all" in done.err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pdb as debugger
+import pdb as debugger  # noqa: T100  # what `replay --pdb` is for
 import sys
 from pathlib import Path
 from types import FrameType
@@ -38,10 +38,16 @@ def watch(until: str | None, *, pdb: bool) -> Watch:
 
 
 def _open(progress: Progress) -> None:
-    frame = _users_frame(sys._getframe())
+    frame = _users_frame(sys._getframe()) or sys._getframe()
     said = {"replay": "has its outcome", "drift": "differs", "unrecorded": "is not recorded"}
     print(f"{progress.path} {said[progress.kind]}; `n` goes on in the workflow", file=sys.stderr)
-    debugger.Pdb(nosigint=True).set_trace(frame)
+    session = debugger.Pdb(nosigint=True)
+    session.reset()
+    # `set_trace` would stop in the next function that is called, which is one of ours.
+    frame.f_trace = session.trace_dispatch
+    session.botframe = frame
+    session.set_next(frame)
+    sys.settrace(session.trace_dispatch)
 
 
 def _users_frame(frame: FrameType | None) -> FrameType | None:

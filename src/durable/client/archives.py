@@ -114,7 +114,7 @@ async def write(store: Store, archive: Archive) -> None:
     for one in archive.objects:
         body = b64decode(one.base64)
         if not isinstance(one.record, msgspec.UnsetType):
-            body = bytes(one.record)
+            body = msgspec.json.format(bytes(one.record), indent=-1)  # as it was, without spaces
         name = names.instance_folder(run, start.instance) + one.name
         await store.create(name, body, nonce=one.nonce)
     written = await store.create(names.start(run), records.encode(start), nonce=start.nonce)

@@ -1,4 +1,4 @@
-"""The client's words for runs that went wrong: retry, restart, fork, skip, release."""
+"""The client's words for runs that went wrong: retry, restart, fork, skip, release, replay."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import msgspec
 
 from durable.client import instances, reading
 from durable.client.handles import Handle
-from durable.decorators import workflows
-from durable.errors import Conflict, LeaseTaken, UsageError
+from durable.client.replaying import Replay, compare
+from durable.decorators import WorkflowFunction, workflows
+from durable.errors import Conflict, LeaseTaken, UnknownWorkflow, UsageError
 from durable.protocol import instances as rules
 from durable.protocol import names, records, values
 from durable.protocol.records import Start, Step
@@ -184,6 +185,27 @@ class Repair:
                 await markers.ring(self.store, names.worker_bell(marker.holder), token)
                 return True
         return False
+
+    async def replay(self, id: str, workflow: WorkflowFunction[Any, Any] | None = None) -> Replay:
+        """Compare code with a run's record; no body is executed and nothing is written.
+
+        Args:
+            workflow: the code; default: what this process has under the run's workflow name.
+
+        Raises:
+            NotFound: there is no run of that id.
+            UnknownWorkflow: this process has no such workflow.
+        """
+        facts = await reading.load(self.store, id)
+        known = workflows().get(facts.start.workflow)
+        definition = known if workflow is None else workflow.definition
+        if definition is None:
+            raise UnknownWorkflow(
+                f"run {id!r} is of workflow {facts.start.workflow!r}, which is not here",
+                hint="import the module that defines it, or give the workflow",
+                run=id,
+            )
+        return await compare(self.store, id, facts, definition)
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -83,12 +83,12 @@ async def compare(
         cancel=facts.cancel, undos=undoing.by_path(facts.undos),
     )  # fmt: skip
     await execution.run_to_end()
-    done.unasked = execution.turnstile.remaining()
     assert execution.closing is not None
     if stopped:
         done.end = f"everything recorded fits up to {stopped!r}, where the replay was stopped"
-    else:
-        _judge(done, facts, execution.closing)
+        return done
+    done.unasked = execution.turnstile.remaining()
+    _judge(done, facts, execution.closing)
     return done
 
 

@@ -4,6 +4,7 @@
 
 - `run(workflow, *args)`: to its end, in no time;
 - `environment()`: a client, a worker and a clock for one test, async or sync;
+- `assert_replays(files)`: whether today's code goes on with runs that were exported;
 - `Faults`: what goes wrong with the store, on demand.
 
 `durable.testing.gcs` is a strict server of Google's API; the rest is for durable's own tests.
@@ -17,6 +18,7 @@ from durable.testing.environment import environment as environment
 from durable.testing.environment import run as run
 from durable.testing.faults import Faults as Faults
 from durable.testing.hosting import Stuck as Stuck
+from durable.testing.replays import assert_replays as assert_replays
 from durable.testing.stubs import Stub as Stub
 from durable.testing.stubs import StubCall as StubCall
 
@@ -27,6 +29,7 @@ __all__ = [
     "Stub",
     "StubCall",
     "Stuck",
+    "assert_replays",
     "environment",
     "run",
 ]

@@ -1,0 +1,49 @@
+"""What released versions have recorded replays and resumes under today's code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from durable.client import Client, archives
+from durable.errors import RunFailed
+from durable.testing import assert_replays
+from tests.golden import flows
+from tests.golden.record import RUNS
+
+HERE = Path(__file__).parent
+FILES = sorted(HERE.glob("*/*.json"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_it_replays(file: Path) -> None:
+    """No call of today's code parts from the record."""
+    assert assert_replays(file) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
+async def test_it_ends_as_a_fresh_run_does(file: Path) -> None:
+    """An outcome reads as ever; a run that is not over goes on where its record ends."""
+    archive = archives.read(await anyio.Path(file).read_bytes())
+    store = await archives.unpacked(archive)
+    workflow, argument = RUNS[file.stem]
+    flows.shut = False
+    async with Client(store) as client:
+        if archive.result is None:
+            await client.retry(archive.run)
+
+        old = await _outcome(client, workflow.options(id=archive.run), argument)
+        fresh = await _outcome(client, workflow, argument)
+
+    assert old == fresh
+
+
+async def _outcome(client: Client, workflow: Any, argument: Any) -> object:
+    try:
+        return await client.run(workflow, argument)
+    except RunFailed as e:
+        return type(e.__cause__), str(e.__cause__)
