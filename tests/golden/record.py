@@ -17,7 +17,7 @@ from durable.store.memory import MemoryBackend
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from tests.golden import flows
+from tests.golden import flows  # noqa: E402  # the project is on the path only now
 
 RUNS: dict[str, tuple[Any, Any]] = {
     "sequence": (flows.sequence, 21),
