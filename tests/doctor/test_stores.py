@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from durable.doctor import Report, examine
-from durable.store import Backend, Page, Store, Stored, Written
+from durable.store import EVERYTHING, Backend, Page, Store, Stored, Within, Written
 from durable.store.gcs import GcsBackend, Place
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
 from durable.store.sqlite import SqliteBackend
@@ -110,7 +110,7 @@ class ReadTruncates(MemoryBackend):
 
 
 class ListShowsNothing(MemoryBackend):
-    async def list(self, prefix: str, token: str | None) -> Page:
+    async def list(self, prefix: str, token: str | None, within: Within = EVERYTHING) -> Page:
         return Page([], None)
 
 

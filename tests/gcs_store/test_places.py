@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from durable.errors import UsageError
-from durable.store import REMOTE_PACE
+from durable.store import REMOTE_PACE, Within
 from durable.store.gcs import GcsBackend, Place
 from durable.store.opening import open_store
 
@@ -98,6 +98,8 @@ def test_names_are_quoted_whole() -> None:
     assert "/o/a%2F..%2F%3Fx%3D1%26%23%25%20%C3%B6?" in place.read_url("../?x=1&#% ö")
     assert "?prefix=a%2Fb%26c%2F&" in place.list_url("b&c/", None)
     assert "&pageToken=t%3D%2B%26&" in place.list_url("", "t=+&")
+    part = place.list_url("b/", None, Within("b/&", "b/?"))
+    assert "&startOffset=a%2Fb%2F%26&endOffset=a%2Fb%2F%3F&" in part
 
 
 def test_every_url_names_who_pays() -> None:

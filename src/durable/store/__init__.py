@@ -20,7 +20,7 @@ a whole run.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import anyio
 import msgspec
@@ -72,6 +72,16 @@ class Page(msgspec.Struct, frozen=True):
     token: str | None
 
 
+class Within(NamedTuple):
+    """Names from `start` on and before `end`; either may be empty, which is no bound."""
+
+    start: str = ""
+    end: str = ""
+
+
+EVERYTHING = Within()
+
+
 class Pace(msgspec.Struct, frozen=True):
     """How often polling a store is reasonable, in seconds between two polls.
 
@@ -121,7 +131,7 @@ class Backend(Protocol):
 
     async def read(self, name: str) -> Stored | None: ...
 
-    async def list(self, prefix: str, token: str | None) -> Page: ...
+    async def list(self, prefix: str, token: str | None, within: Within = EVERYTHING) -> Page: ...
 
     async def delete(self, name: str, generation: int) -> bool: ...
 
@@ -261,12 +271,15 @@ class Store:
             except StoreUnavailable as e:
                 await again.after(e)
 
-    def list(self, prefix: str) -> AsyncIterator[Stored]:
+    def list(self, prefix: str, within: Within = EVERYTHING) -> AsyncIterator[Stored]:
         """Every object whose name starts with `prefix`, in byte order, with small bodies.
 
         A caller may stop at any item; one page at a time is fetched.
+
+        Args:
+            within: the part of these names to list.
         """
-        return _Listing(self, prefix)
+        return _Listing(self, prefix, within)
 
     async def delete(self, name: str, generation: int) -> bool:
         """Delete that generation. True: it is gone. False: another generation is there."""
@@ -313,12 +326,14 @@ class Store:
     async def aclose(self) -> None:
         await self.backend.aclose()
 
-    async def page(self, prefix: str, token: str | None = None) -> Page:
+    async def page(
+        self, prefix: str, token: str | None = None, within: Within = EVERYTHING
+    ) -> Page:
         """One page of a list; `token` is the one of the page before."""
         again = _Again(self)
         while True:
             try:
-                return await self.backend.list(prefix, token)
+                return await self.backend.list(prefix, token, within)
             except StoreUnavailable as e:
                 await again.after(e)
 
@@ -326,9 +341,10 @@ class Store:
 class _Listing:
     """The items of all pages. No generator, so that leaving it early leaves nothing open."""
 
-    def __init__(self, store: Store, prefix: str) -> None:
+    def __init__(self, store: Store, prefix: str, within: Within) -> None:
         self._store = store
         self._prefix = prefix
+        self._within = within
         self._items: Iterator[Stored] = iter(())
         self._token: str | None = None
         self._begun = False
@@ -340,7 +356,7 @@ class _Listing:
         while (item := next(self._items, None)) is None:
             if self._begun and self._token is None:
                 raise StopAsyncIteration
-            page = await self._store.page(self._prefix, self._token)
+            page = await self._store.page(self._prefix, self._token, self._within)
             self._items, self._token, self._begun = iter(page.items), page.token, True
         return item
 

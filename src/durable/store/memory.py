@@ -19,7 +19,16 @@ import anyio.lowlevel
 import msgspec
 
 from durable.errors import StoreRefused, StoreUnavailable
-from durable.store import INLINE_BYTES_MAX, LOCAL_PACE, Backend, Page, Stored, Written
+from durable.store import (
+    EVERYTHING,
+    INLINE_BYTES_MAX,
+    LOCAL_PACE,
+    Backend,
+    Page,
+    Stored,
+    Within,
+    Written,
+)
 from durable.store.sorting import SortedNames
 from durable.system import System
 
@@ -88,12 +97,21 @@ class Bucket:
             there = self._objects.get(name)
         return None if there is None else _copy(there.full)
 
-    def list(self, prefix: str, token: str | None, limit: int = PAGE_SIZE) -> Page:
+    def list(
+        self,
+        prefix: str,
+        token: str | None,
+        limit: int = PAGE_SIZE,
+        within: Within = EVERYTHING,
+    ) -> Page:
         """At most `limit` objects from `prefix`, after the name that `token` is."""
+        first, end = max(prefix, within.start), within.end
         with self.lock:
-            after = token is not None and token >= prefix
-            names = self.names.since(token if token is not None and after else prefix, after=after)
-            under = takewhile(lambda name: name.startswith(prefix), names)
+            after = token is not None and token >= first
+            names = self.names.since(token if token is not None and after else first, after=after)
+            under = takewhile(
+                lambda name: name.startswith(prefix) and (not end or name < end), names
+            )
             found = [self._objects[name] for name in islice(under, limit + 1)]
         items = [
             _with_body(there.full, there.full.body if there.listed else None)
@@ -286,13 +304,13 @@ class MemoryBackend(Backend):
             return stored
         return _with_body(stored, stored.body[: fault.size])
 
-    async def list(self, prefix: str, token: str | None) -> Page:
+    async def list(self, prefix: str, token: str | None, within: Within = EVERYTHING) -> Page:
         fault = await self._begin("list", prefix)
         limit = self.page_size
         if fault is not None and fault.kind == "short_page":
             limit = min(limit, fault.size)
         return await self._suffer(
-            fault, "list", prefix, lambda: self.bucket.list(prefix, token, limit)
+            fault, "list", prefix, lambda: self.bucket.list(prefix, token, limit, within)
         )
 
     async def delete(self, name: str, generation: int) -> bool:

@@ -21,7 +21,16 @@ from functools import partial
 import msgspec
 
 from durable.errors import StoreUnavailable
-from durable.store import INLINE_BYTES_MAX, LOCAL_PACE, Backend, Page, Stored, Written
+from durable.store import (
+    EVERYTHING,
+    INLINE_BYTES_MAX,
+    LOCAL_PACE,
+    Backend,
+    Page,
+    Stored,
+    Within,
+    Written,
+)
 from durable.store.database import (
     BUSY_SECONDS,
     Connection,
@@ -129,8 +138,9 @@ class SqliteBackend(Backend):
 
         return await self._reader.ask(work, small=True)
 
-    async def list(self, prefix: str, token: str | None) -> Page:
-        bounds = (prefix, token or "", prefix + _LAST, PAGE_SIZE + 1)
+    async def list(self, prefix: str, token: str | None, within: Within = EVERYTHING) -> Page:
+        first, end = max(prefix, within.start), min(prefix + _LAST, within.end or _LAST)
+        bounds = (first, token or "", end, PAGE_SIZE + 1)
 
         def work(db: Connection, _now: float) -> Page:
             items = [_stored(row) for row in db.execute(_LIST, bounds)]

@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from durable.store import Backend, Refused, Store, Stored, Written
+from durable.store import Backend, Refused, Store, Stored, Within, Written
 from durable.testing.racing import RACERS, Command, Racers
 
 LAST_WRITERS = 8  # that a register keeps (promise P8)
@@ -340,6 +340,39 @@ class StoreConformance:
             token = page.token
 
         assert listed == names
+
+    @pytest.mark.parametrize(
+        ("within", "found"),
+        [
+            (Within(), "a b B/1 c ~"),
+            (Within("p/b"), "b c ~"),
+            (Within("p/b", "p/c"), "b"),
+            (Within("p/b+", "p/c"), ""),
+            (Within("", "p/b"), "a B/1"),
+            (Within("a", "p/"), ""),
+            (Within("p/c", "p/b"), ""),
+            (Within("a", "z"), "a b B/1 c ~"),
+            (Within("q"), ""),
+        ],
+        ids=str,
+    )
+    async def test_a_part_of_a_list(self, store: Store, within: Within, found: str) -> None:
+        """Names of the prefix from the start on and before the end, whichever is narrower."""
+        for name in ("o", "p/B/1", "p/a", "p/b", "p/c", "p/~", "q"):
+            await _create(store.backend, name)
+
+        listed = [item.name async for item in store.list("p/", within)]
+
+        assert listed == sorted(f"p/{name}" for name in found.split())
+
+    async def test_a_part_of_a_list_comes_in_pages(self, backend: Backend, store: Store) -> None:
+        """Each page stays within the part that was asked for."""
+        names = [f"p/{number:06}" for number in range(self.paged + 20)]
+        await _create_all(backend, names)
+
+        listed = [item.name async for item in store.list("p/", Within(names[10], names[-10]))]
+
+        assert listed == names[10:-10]
 
     # -- time ------------------------------------------------------------------------------------
 

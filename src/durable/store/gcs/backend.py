@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from durable.errors import StoreRefused, StoreUnavailable
-from durable.store import REMOTE_PACE, Backend, Page, Stored, Written
+from durable.store import EVERYTHING, REMOTE_PACE, Backend, Page, Stored, Within, Written
 from durable.store.gcs import wire
 from durable.store.gcs.answers import Answer, no_bucket, nonsense, trouble
 from durable.store.gcs.clock import StoreClock
@@ -107,9 +107,9 @@ class GcsBackend(Backend):
             hint="Something writes it all the time; ask again later.",
         )
 
-    async def list(self, prefix: str, token: str | None) -> Page:
+    async def list(self, prefix: str, token: str | None, within: Within = EVERYTHING) -> Page:
         what = f"list of {prefix!r}"
-        url = self.place.list_url(prefix, token)
+        url = self.place.list_url(prefix, token, within)
         answer = await self._http.ask(Request("GET", url, what, LIST_SECONDS))
         if answer.status != 200:
             raise trouble(self.place, what, answer)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from durable.errors import UsageError
+from durable.store import EVERYTHING, Within
 
 GOOGLE = "https://storage.googleapis.com"
 EMULATOR = "STORAGE_EMULATOR_HOST"  # the environment variable that Google's own clients read
@@ -101,14 +102,19 @@ class Place(NamedTuple):
             f"&ifSourceGenerationMatch={generation}&fields={_COPY_FIELDS}{going_on}{self._common}"
         )
 
-    def list_url(self, prefix: str, token: str | None) -> str:
+    def list_url(self, prefix: str, token: str | None, within: Within = EVERYTHING) -> str:
         """One page of the objects whose names start with `prefix`."""
-        start = quote(self.prefix + prefix, safe="")
+        under = quote(self.prefix + prefix, safe="")
+        start = f"&startOffset={self._offset(within.start)}" if within.start else ""
+        end = f"&endOffset={self._offset(within.end)}" if within.end else ""
         page = f"&pageToken={quote(token, safe='')}" if token is not None else ""
         return (
-            f"{self.endpoint}/storage/v1/b/{self.bucket}/o?prefix={start}"
+            f"{self.endpoint}/storage/v1/b/{self.bucket}/o?prefix={under}{start}{end}"
             f"&maxResults={_PAGE_SIZE}&fields={_LIST_FIELDS}{page}{self._common}"
         )
+
+    def _offset(self, name: str) -> str:
+        return quote(self.prefix + name, safe="")
 
     def _object(self, name: str) -> str:
         encoded = quote(self.prefix + name, safe="")
