@@ -42,6 +42,19 @@ def test_parsing(queue: str, run: str) -> None:
     assert names.last_part(names.attention(queue, run)) == run
 
 
+@given(st.lists(ids, min_size=1), st.integers(1, 300))
+def test_parts_of_a_queue(runs: list[str], places: int) -> None:
+    """Whatever there is in the queue's folder is in one part and in no other."""
+    parts = [names.markers_between("q", place, places) for place in range(places)]
+
+    assert parts[0][0] == parts[-1][1] == ""
+    assert [end for _, end in parts[:-1]] == [start for start, _ in parts[1:]]
+    assert parts == sorted(parts)
+    for name in [names.marker("q", run) for run in runs] + ["live/q/", "live/q/~stranger"]:
+        within = [start <= name and (not end or name < end) for start, end in parts]
+        assert within.count(True) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

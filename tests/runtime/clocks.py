@@ -69,20 +69,20 @@ def run(
             return await main()
         raise Stuck("every task waits for ever")
 
-    if backend == "asyncio":
-        return anyio.run(bounded, backend_options={"loop_factory": lambda: VirtualLoop(for_ever)})
-    import trio
-    import trio.testing
+    name, options = virtual(backend, for_ever)
+    if backend == "trio":
+        _seed_trio(seed)
+        options["instruments"] = [_TrioTurns()]
+    return anyio.run(bounded, backend=name, backend_options=options)
 
-    _seed_trio(seed)
-    return anyio.run(
-        bounded,
-        backend="trio",
-        backend_options={
-            "clock": trio.testing.MockClock(autojump_threshold=0),
-            "instruments": [_TrioTurns()],
-        },
-    )
+
+def virtual(backend: str, for_ever: float = FOR_EVER) -> tuple[str, dict[str, Any]]:
+    """What an `anyio_backend` fixture gives for tests on a virtual clock."""
+    if backend == "asyncio":
+        return backend, {"loop_factory": lambda: VirtualLoop(for_ever)}
+    from trio.testing import MockClock
+
+    return backend, {"clock": MockClock(autojump_threshold=0)}
 
 
 def _seed_trio(seed: int) -> None:

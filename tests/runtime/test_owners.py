@@ -13,21 +13,20 @@ from durable.protocol import names, records
 from durable.protocol.records import Epoch, Seen, Step
 from durable.runtime.solitude import Solitude
 from durable.store.memory import Call, Fault
+from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
+pytestmark = pytest.mark.anyio
 
 PATH = f"{names.encode_part('owners-test slow')}.1"
 
 begun: list[int] = []  # epochs of the bodies that began
 
 
-@pytest.fixture
-def anyio_backend() -> Any:
-    from trio.testing import MockClock
-
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
     begun.clear()
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+    return virtual(request.param)
 
 
 @step(name="owners-test slow")

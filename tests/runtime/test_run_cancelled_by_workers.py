@@ -14,21 +14,20 @@ from durable.decorators import step, workflow
 from durable.errors import NeedsAttention, NotFound, RunCancelled
 from durable.protocol import names
 from durable.store.memory import Call, Fault
+from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import World, world
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
+pytestmark = pytest.mark.anyio
 
 bodies: Counter[str] = Counter()
 hold: list[float] = [3600.0]  # seconds that `held` takes
 
 
-@pytest.fixture
-def anyio_backend() -> Any:
-    from trio.testing import MockClock
-
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
     bodies.clear()
     hold[:] = [3600.0]
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+    return virtual(request.param)
 
 
 @step(name="cancel-test held")

@@ -16,21 +16,20 @@ from durable.protocol.records import Lease, Marker
 from durable.runtime import markers
 from durable.runtime.sweeper import Sweeper, sweep
 from durable.store.memory import Call, Fault
+from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
+pytestmark = pytest.mark.anyio
 
 TTL, MARGIN = 20.0, 2.0
 
 bodies: Counter[str] = Counter()
 
 
-@pytest.fixture
-def anyio_backend() -> Any:
-    from trio.testing import MockClock
-
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
     bodies.clear()
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+    return virtual(request.param)
 
 
 @step(name="worker-test slow")

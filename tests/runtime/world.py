@@ -139,22 +139,28 @@ class World:
         await self._tasks.start(live)
         return process
 
-    async def start(self, run: str, workflow: WorkflowFunction[..., Any], *args: Any) -> Start:
-        """What a client does: `start` and the marker, then the bell."""
+    def request(self, workflow: WorkflowFunction[..., Any], *args: Any) -> Start:
+        """The record of a run that is to be started."""
         definition = workflow.definition
-        token = self.system.token()
         now = self.store.now()
-        start = Start(
+        return Start(
             workflow=definition.name,
             input=msgspec.Raw(values.encode_call(definition.signature, definition.hints, args, {})),
             instance=self.system.token(),
-            nonce=token,
+            nonce=self.system.token(),
             created=now,
             deadline=definition.deadline(now),
         )
-        await self.store.create(names.start(run), records.encode(start), nonce=token)
+
+    async def start(
+        self, run: str, workflow: WorkflowFunction[..., Any], *args: Any, ring: bool = True
+    ) -> Start:
+        """What a client does: `start` and the marker, then the bell, unless that is lost."""
+        start = self.request(workflow, *args)
+        await self.store.create(names.start(run), records.encode(start), nonce=start.nonce)
         await markers.create(self.store, markers.for_start(run, start))
-        await markers.ring(self.store, names.queue_bell("default"), self.system.token())
+        if ring:
+            await markers.ring(self.store, names.queue_bell("default"), self.system.token())
         return start
 
     async def survive(

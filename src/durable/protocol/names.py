@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 from durable.errors import InvalidId
 
 ID_BYTES_MAX = 200  # after encoding; leaves room under GCS's 1,024 bytes for the rest of a name
+HASH_DIGITS = 8  # hexadecimal
 SCOPE_BYTES_MAX = 300  # longer scope paths become a hash; the full path is in the record
 
 
@@ -54,7 +55,7 @@ def check_id(text: str, *, what: str = "run id") -> str:
 
 def run_hash(run: str) -> str:
     """First 8 hex digits of SHA-256 of the run id: spreads markers over the key space."""
-    return hashlib.sha256(run.encode()).hexdigest()[:8]
+    return hashlib.sha256(run.encode()).hexdigest()[:HASH_DIGITS]
 
 
 # -- a run's folder ------------------------------------------------------------------------------
@@ -179,6 +180,16 @@ def marker_run(name: str) -> str | None:
     """The run id in a marker's name; None if it is not the name of one."""
     digits, dash, run = name.rsplit("/", 1)[-1].partition("-")
     return unquote(run) if dash and digits == run_hash(unquote(run)) else None
+
+
+def markers_between(queue: str, place: int, places: int) -> tuple[str, str]:
+    """Where the part of a queue's markers starts and ends that has this place, from 0.
+
+    The parts are equal ranges of hashes; an empty name is no bound.
+    """
+    folder, hashes = marker_folder(queue), 16**HASH_DIGITS
+    first, end = (f"{folder}{hashes * at // places:0{HASH_DIGITS}x}" for at in (place, place + 1))
+    return first if place else "", end if place + 1 < places else ""
 
 
 def attention_folder(queue: str) -> str:

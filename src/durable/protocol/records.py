@@ -299,7 +299,10 @@ class Lease(msgspec.Struct, omit_defaults=True):
 
 
 class Presence(msgspec.Struct, omit_defaults=True):
-    """`presence/<id>`: shown once a minute by every worker; never judged as a lease."""
+    """`presence/<id>`: shown once a minute by every worker; never judged as a lease.
+
+    `full`: it has no room, so lists are not left to it.
+    """
 
     worker: str
     nonce: str
@@ -308,6 +311,7 @@ class Presence(msgspec.Struct, omit_defaults=True):
     queues: list[str] = []
     workflows: list[str] = []
     runs: int = 0
+    full: bool = False
 
 
 class Attention(msgspec.Struct, omit_defaults=True):

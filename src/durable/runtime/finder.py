@@ -3,32 +3,51 @@
 An idle worker looks at its queue's bell about once a second (a get of an absent object, which a
 bucket does not bill) and lists the queue when it rings. A lost ring costs at most one slow
 period. A bell is deleted *before* the list, so that a ring during the list is not lost.
+
+A worker that has work and room for more lists often. Then its peers do, too, and each lists a
+part of the queue; whatever the parts leave out, the next list of the whole queue finds.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from durable.protocol import names
 from durable.runtime import flags, markers
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Options
+from durable.runtime.peers import Peers
 from durable.runtime.sweeper import Sweeper
-from durable.store import Store, Stored
+from durable.store import EVERYTHING, Store, Stored, Within
 
 ATTENTION_SLOWER = 5  # times the slow period; hints matter when code changes, at worker start
 BELL_KEPT = 2.0  # seconds a bell stays in a bucket, which allows one mutation a second per name
+
+
+class _Found(NamedTuple):
+    """What a list showed: markers that may be taken, those of others by holder, all runs."""
+
+    unowned: list[Stored]
+    foreign: dict[str, list[Stored]]
+    live: set[str]
 
 
 class Finder:
     """Looks for work and hands it to the holdings.
 
     Attributes:
-        named: the foreign holders that markers named when they were last listed.
+        named: the foreign holders that markers named when all were last listed.
         until_idle: list often while others carry runs, to notice when the last has ended.
-        idle: whether the last list showed nothing that this worker could ever take.
+        idle: whether the last list of all showed nothing that this worker could ever take.
     """
 
     def __init__(
-        self, store: Store, sweeper: Sweeper, holdings: Holdings, options: Options
+        self,
+        store: Store,
+        sweeper: Sweeper,
+        holdings: Holdings,
+        peers: Peers,
+        options: Options,
     ) -> None:
         self.named: set[str] = set()
         self.idle = False
@@ -36,34 +55,48 @@ class Finder:
         self._store = store
         self._sweeper = sweeper
         self._holdings = holdings
+        self._peers = peers
         self._options = options
-        self._live: set[str] = set()  # runs that had a marker when last listed
+        self._live: set[str] = set()  # runs that had a marker when all were last listed
         self._list_at = 0.0
+        self._whole_at = 0.0
         self._attention_at = 0.0
 
     def hurry(self) -> None:
-        """List the queues at the next look."""
-        self._list_at = 0.0
+        """List the whole queues at the next look."""
+        self._list_at = self._whole_at = 0.0
 
     async def look(self) -> None:
         """One poll: the bells, and a list where one is due."""
         system, pace = self._store.system, self._store.pace
         rung = self._holdings.room > 0 and await self._queue_bells()
         if rung or system.boot() >= self._list_at:
-            planned = self._list_at = system.boot() + pace.busy
-            await self._list()
-            if self._list_at == planned:  # else: somebody was in a hurry meanwhile
-                self._list_at = system.boot() + self._period() * system.uniform(0.8, 1.2)
+            await self._list_now(whole=rung or system.boot() >= self._whole_at)
         if system.boot() >= self._attention_at:
             await self._look_at_attention()
             self._attention_at = system.boot() + ATTENTION_SLOWER * pace.slow
 
-    def _period(self) -> float:
-        """Seconds to the next list: short while there is work and room for more of it."""
+    async def _list_now(self, *, whole: bool) -> None:
+        system, pace = self._store.system, self._store.pace
+        planned = self._list_at = system.boot() + pace.busy
+        if whole or self.until_idle or not self._is_busy():
+            self._whole_at = planned
+            await self._list(dict.fromkeys(self._options.queues, EVERYTHING))
+            if self._whole_at == planned:  # else: somebody was in a hurry meanwhile
+                self._whole_at = system.boot() + pace.slow * system.uniform(0.8, 1.2)
+        else:
+            await self._list(
+                {queue: await self._peers.part(queue) for queue in self._options.queues}
+            )
+        if self._list_at == planned:
+            waits = self.until_idle and self.named
+            period = pace.busy if waits or self._is_busy() else pace.slow
+            self._list_at = system.boot() + period * system.uniform(0.8, 1.2)
+
+    def _is_busy(self) -> bool:
+        """Whether there is work, and room for more of it."""
         work = self._holdings.left_over or not self._holdings.is_empty()
-        waits = self.until_idle and bool(self.named)
-        soon = waits or (work and self._holdings.room > 0)
-        return self._store.pace.busy if soon else self._store.pace.slow
+        return bool(work) and self._holdings.room > 0
 
     async def answer_own_bell(self) -> None:
         """Somebody touched a marker that this worker holds."""
@@ -85,21 +118,38 @@ class Finder:
             await self._store.delete(bell, stored.generation)
         return True
 
-    async def _list(self) -> None:
-        unowned: list[Stored] = []
-        foreign: dict[str, list[Stored]] = {}
-        live: set[str] = set()
-        own_id = self._holdings.identity.id
-        for queue in self._options.queues:
-            async for stored in self._store.list(names.marker_folder(queue)):
+    async def _list(self, parts: dict[str, Within]) -> None:
+        found = await self._listed(parts)
+        if set(parts.values()) == {EVERYTHING}:
+            self.named, self._live = set(found.foreign), found.live
+            nothing = not found.unowned and not found.foreign
+            self.idle = nothing and self._holdings.is_empty()
+        of_the_dead = [
+            stored
+            for holder, held in found.foreign.items()
+            if await self._sweeper.takeable(holder)
+            for stored in held
+        ]
+        left = await self._holdings.take_all(found.unowned, of_the_dead)
+        for queue in parts:
+            folder = names.marker_folder(queue)
+            if any(stored.name.startswith(folder) for stored in left):
+                # Whoever has room next need not wait for its slow list.
+                bell, token = names.queue_bell(queue), self._store.system.token()
+                await markers.ring(self._store, bell, token)
+
+    async def _listed(self, parts: dict[str, Within]) -> _Found:
+        found = _Found([], {}, set())
+        for queue, part in parts.items():
+            async for stored in self._store.list(names.marker_folder(queue), part):
                 run, holder = names.marker_run(stored.name), stored.meta.get("holder", "")
                 if run is None:
                     continue
-                live.add(run)
+                found.live.add(run)
                 if not self._holdings.serves(stored.meta.get("workflow", "")):
                     continue  # never take what cannot be run
-                if holder not in {"", own_id}:
-                    foreign.setdefault(holder, []).append(stored)
+                if holder not in {"", self._holdings.identity.id}:
+                    found.foreign.setdefault(holder, []).append(stored)
                 elif stored.body is not None and markers.decode(stored) is None:
                     continue  # damaged: nobody can take it
                 elif self._holdings.has(run):
@@ -107,17 +157,8 @@ class Finder:
                         self._holdings.saw(run, stored)
                 else:
                     # A marker that names us for a run that we do not run is taken afresh.
-                    unowned.append(stored)
-        self.named = set(foreign)
-        self.idle = not unowned and not foreign and self._holdings.is_empty()
-        of_the_dead = [
-            stored
-            for holder, held in foreign.items()
-            if await self._sweeper.takeable(holder)
-            for stored in held
-        ]
-        self._live = live
-        await self._holdings.take_all(unowned, of_the_dead)
+                    found.unowned.append(stored)
+        return found
 
     async def _look_at_attention(self) -> None:
         for queue in self._options.queues:

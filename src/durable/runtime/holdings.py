@@ -123,15 +123,20 @@ class Holdings:
 
     # -- taking -----------------------------------------------------------------------------------
 
-    async def take_all(self, unowned: list[Stored], of_the_dead: list[Stored]) -> None:
-        """Take what there is room for; the rest of the unowned is kept for the next free place."""
+    async def take_all(self, unowned: list[Stored], of_the_dead: list[Stored]) -> list[Stored]:
+        """Take what there is room for; the rest of the unowned is kept for the next free place.
+
+        Returns:
+            That rest.
+        """
         room = self.room
-        self._backlog = unowned[room:]
+        rest = self._backlog = unowned[room:]
         async with anyio.create_task_group() as tasks:
             for stored in unowned[:room]:
                 tasks.start_soon(self.take, stored)
             for stored in of_the_dead[: max(0, room - len(unowned))]:
                 tasks.start_soon(self.take, stored, "takeover")
+        return rest
 
     @property
     def left_over(self) -> int:

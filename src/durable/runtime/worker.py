@@ -14,14 +14,14 @@ import anyio
 import anyio.abc
 
 from durable.errors import StoreError, StoreRefused
-from durable.protocol import names, records
-from durable.protocol.records import Presence, Start
+from durable.protocol.records import Start
 from durable.runtime import markers
 from durable.runtime.definitions import Workflows
 from durable.runtime.finder import Finder
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Options
 from durable.runtime.neighbours import Neighbours
+from durable.runtime.peers import SHOWN_PERIOD, Peers
 from durable.runtime.promoter import Promoter
 from durable.runtime.runner import Runner
 from durable.runtime.scheduler import Scheduler
@@ -30,7 +30,6 @@ from durable.store import Refused, Store, Written
 
 log = logging.getLogger("durable")
 
-PRESENCE_PERIOD = 60.0  # seconds
 TIDY_PERIOD = 600.0  # seconds
 PROBE_PERIOD = 1.0  # seconds between looks at lock files of workers on this host
 
@@ -55,7 +54,6 @@ class Worker:
         self._stopping = anyio.Event()
         self._nudges: dict[Callable[..., Awaitable[None]], anyio.Event] = {}
         self._until_idle = False
-        self._presence = 0  # generation of our presence object
         self._scheduler = Scheduler(
             store, workflows, version=self.options.version, on_start=self.nudge
         )
@@ -108,7 +106,8 @@ class Worker:
                 on_parked=self._on_parked,
             )  # fmt: skip
             self._promoter = Promoter(self.store, polling=polling)
-            self._finder = Finder(self.store, self._sweeper, self._holdings, self.options)
+            peers = Peers(self.store, self._holdings, self.options, self.workflows)
+            self._finder = Finder(self.store, self._sweeper, self._holdings, peers, self.options)
             self._finder.until_idle = until_idle
             # What is asked again at once when there is news.
             self._nudges = {
@@ -128,7 +127,7 @@ class Worker:
             tasks.start_soon(self._repeat, self.store.pace.bell, self._promote)
             if polling:
                 tasks.start_soon(self._repeat, self.store.pace.bell, self._poll)
-                tasks.start_soon(self._repeat, PRESENCE_PERIOD, self._show_presence)
+                tasks.start_soon(self._repeat, SHOWN_PERIOD, peers.show)
                 tasks.start_soon(self._repeat, PROBE_PERIOD, self._watch, neighbours)
                 tasks.start_soon(self._repeat, TIDY_PERIOD, self._sweeper.tidy_hints)
                 tasks.start_soon(self._repeat, self.store.pace.bell, self._scheduler.look)
@@ -140,7 +139,7 @@ class Worker:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._holdings.drain()
-                    await self._hide_presence()
+                    await peers.hide()
                     self.drained.set()
             tasks.cancel_scope.cancel()
 
@@ -158,7 +157,8 @@ class Worker:
     def _on_change(self) -> None:
         if self.refusal is not None:
             self.stop()
-        if self._until_idle or self._holdings.left_over:
+        # While something is left over from the last list, free places are filled from that.
+        if self._until_idle and self._holdings.is_empty() and not self._holdings.left_over:
             self.nudge()
 
     async def _repeat(
@@ -216,25 +216,6 @@ class Worker:
     async def _watch(self, neighbours: Neighbours) -> None:
         if await neighbours.look():
             self.nudge()
-
-    async def _show_presence(self) -> None:
-        token = self.store.system.token()
-        record = Presence(
-            worker=self.id, nonce=token, label=self.options.label,
-            queues=list(self.options.queues), workflows=sorted(self.workflows),
-            runs=len(self.runners),
-        )  # fmt: skip
-        name, body = names.presence(self.id), records.encode(record)
-        if self._presence:
-            written = await self.store.replace(name, self._presence, body, nonce=token)
-        else:
-            written = await self.store.create(name, body, nonce=token)
-        self._presence = written.generation if isinstance(written, Written) else 0
-
-    async def _hide_presence(self) -> None:
-        if self._presence:
-            with anyio.move_on_after(PROBE_PERIOD):
-                await self.store.delete(names.presence(self.id), self._presence)
 
     # -- one run, here ----------------------------------------------------------------------------
 
