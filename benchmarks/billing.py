@@ -27,7 +27,7 @@ from durable.protocol.retries import Retry
 from durable.runtime.definitions import Workflows
 from durable.runtime.identity import Options
 from durable.runtime.worker import Worker
-from durable.store import REMOTE_PACE, Page, Store, Stored, Written
+from durable.store import EVERYTHING, REMOTE_PACE, Page, Store, Stored, Within, Written
 from durable.store.gcs import GcsBackend, Place
 from durable.store.memory import Bucket, MemoryBackend
 from durable.testing.gcs import Service, serving
@@ -279,8 +279,8 @@ class BilledBackend(MemoryBackend):
     async def read(self, name: str) -> Stored | None:
         return self._note("get", name, await super().read(name), 404)
 
-    async def list(self, prefix: str, token: str | None) -> Page:
-        return self._note("list", prefix, await super().list(prefix, token), 404)
+    async def list(self, prefix: str, token: str | None, within: Within = EVERYTHING) -> Page:
+        return self._note("list", prefix, await super().list(prefix, token, within), 404)
 
     async def delete(self, name: str, generation: int) -> bool:
         return self._note("delete", name, await super().delete(name, generation), 412)
