@@ -31,7 +31,7 @@ async def ponder(hours: float) -> float:
 
 
 @step
-async def hang() -> None:
+async def stall() -> None:
     await anyio.sleep_forever()
 
 
@@ -58,5 +58,5 @@ async def ponder_once(hours: float) -> float:
 
 
 @workflow
-async def hang_once() -> None:
-    await hang()
+async def stall_once() -> None:
+    await stall()

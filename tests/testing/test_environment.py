@@ -154,9 +154,9 @@ def test_what_never_comes_is_an_error_not_a_hang(loop: str) -> None:
 
     async def main() -> None:
         async with environment() as env:
-            with pytest.raises(Stuck, match=r"hang\.1 of run 'r'") as caught:
-                await env.client.run(shop.hang_once.options(id="r"))
-            assert "run 'r' of 'hang_once'" in str(caught.value)
+            with pytest.raises(Stuck, match=r"stall\.1 of run 'r'") as caught:
+                await env.client.run(shop.stall_once.options(id="r"))
+            assert "run 'r' of 'stall_once'" in str(caught.value)
 
     in_loop(loop, main)
 
@@ -441,7 +441,7 @@ def test_cancelled_wait_leaves_the_environment_usable(loop: str) -> None:
 def test_nothing_is_left_behind() -> None:
     """When an environment is closed its thread has ended, also with bodies in flight."""
     with environment() as env:
-        env.client.start(shop.hang_once)
+        env.client.start(shop.stall_once)
         env.client.start(shop.ponder_once, 5)
         env.settle()
 
