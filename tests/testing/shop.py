@@ -60,3 +60,9 @@ async def ponder_once(hours: float) -> float:
 @workflow
 async def stall_once() -> None:
     await stall()
+
+
+@workflow
+async def remind(who: str) -> str:
+    await durable.sleep("365d")
+    return f"{await invoice(who)} after a year"

@@ -220,6 +220,38 @@ def test_same_seed_same_run() -> None:
     assert records(1) != records(2)
 
 
+# -- durable waits ---------------------------------------------------------------------------------
+
+
+def test_year_of_durable_sleep_takes_no_time(loop: str) -> None:
+    """A run that sleeps for a year is parked, wakes on time, and the test waits milliseconds."""
+
+    async def main() -> None:
+        async with environment() as env:
+            start, began = env.now, time.monotonic()
+            handle = await env.client.start(shop.remind, "ada")
+            await env.advance("364d")
+            assert env.body_runs(handle) == {}
+
+            assert await handle.result() == "receipt for ada after a year"
+            assert env.now - start == timedelta(days=365)
+            assert time.monotonic() - began < SECONDS / 4
+
+    in_loop(loop, main)
+
+
+def test_run_parked_by_a_crashed_worker_wakes_on_time() -> None:
+    """The next worker wakes what the last one parked, at its moment."""
+    with environment() as env:
+        start = env.now
+        handle = env.client.start(shop.remind, "ada")
+        env.advance("1d")
+        env.crash_worker()
+
+        assert handle.result() == "receipt for ada after a year"
+        assert env.now - start == timedelta(days=365)
+
+
 # -- stubs -----------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from durable.runtime.surroundings import Progress
 from durable.store import Store
 from durable.store.memory import Bucket, Verb
 from durable.system import System
+from durable.testing.alarm import Alarm
 from durable.testing.client import TestClient
 from durable.testing.clock import VirtualClock
 from durable.testing.faults import Faults
@@ -58,10 +59,12 @@ class World:
         async with anyio.create_task_group() as self._tasks:
             await self._begin_process()
             store = Store(ProcessBackend(self.bucket, changed=self._changed), system=self._system())
+            self._tasks.start_soon(Alarm(self.bucket, store, self._told).ring)
             async with TestClient(store, self._told) as self.client:
                 yield
             self._process.stop()
             await self._process.gone.wait()
+            self._tasks.cancel_scope.cancel()
 
     # -- what tests ask for -----------------------------------------------------------------------
 
