@@ -141,6 +141,7 @@ class Host:
         return self._portal.start_task_soon(self._counted, work, pending or Pending())
 
     async def _counted(self, work: Callable[[], Awaitable[T]], pending: Pending) -> T:
+        threadwatch.watch.set(self.watch)  # the context is the caller's
         with self.clock.waiting(pending), anyio.CancelScope() as pending.scope:
             return await work()
         raise Stuck(pending.stuck)

@@ -96,13 +96,15 @@ class World:
     # -- inside -----------------------------------------------------------------------------------
 
     async def _begin_process(self) -> None:
-        backend = ProcessBackend(self.bucket, faults=self.faults, changed=self._changed)
         options = Options(
             grace=0, renew_in_thread=False, polls=False, terms=TERMS, label="test",
             observe=self._observe, body_of=self.stubs.body_of,
         )  # fmt: skip
-        self._process = Process(backend, self._system(), Registered(), options)
+        self._process = Process(self._make_backend(), self._system(), Registered(), options)
         await self._tasks.start(self._process.live)
+
+    def _make_backend(self) -> ProcessBackend:
+        return ProcessBackend(self.bucket, faults=self.faults, changed=self._changed)
 
     def _system(self) -> System:
         self._systems += 1
