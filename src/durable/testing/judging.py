@@ -124,7 +124,9 @@ class Judge:
     def _asked(self, seen: Seen) -> str:
         """Where the code makes the calls that the trouble is about."""
         names = {self._name(path) for _, path in seen.steps | self.expected.steps}
-        said = seen.trouble or (seen.replay.difference if seen.replay else "")
+        said = seen.trouble
+        if seen.replay is not None:
+            said += f"{seen.replay.difference} {seen.replay.recorded!r} {seen.replay.asked!r}"
         lines = [
             line
             for name in sorted(names)
