@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from durable.runtime.definitions import WorkflowDefinition
@@ -123,16 +124,11 @@ class Judge:
 
     def _asked(self, seen: Seen) -> str:
         """Where the code makes the calls that the trouble is about."""
-        names = {self._name(path) for _, path in seen.steps | self.expected.steps}
         said = seen.trouble
         if seen.replay is not None:
             said += f"{seen.replay.difference} {seen.replay.recorded!r} {seen.replay.asked!r}"
-        lines = [
-            line
-            for name in sorted(names)
-            if f"'{name}" in said
-            for line in calls_of(self._definition.fn, name)
-        ]
+        names = {_name(quoted) for quoted in re.findall("'([^']+)'", said)}
+        lines = [line for name in sorted(names) for line in calls_of(self._definition.fn, name)]
         return f"\n  the calls it speaks of are made here:{_listed(lines)}" if lines else ""
 
     def _different_steps(self, seen: Seen) -> str:
@@ -157,9 +153,12 @@ class Judge:
         run, path = place
         return path if run == self._run else f"{path} of run {run!r}"
 
-    def _name(self, path: str) -> str:
-        last = path.rsplit("/", 1)[-1]
-        return last.split("=", 1)[0] if "=" in last else last.rsplit(".", 1)[0]
+
+def _name(path: str) -> str:
+    """The name of the call at that path; of a name itself, the name."""
+    last = path.rsplit("/", 1)[-1]
+    name, _, ordinal = last.rpartition(".")
+    return name if ordinal.isdigit() else last.split("=", 1)[0]
 
 
 def _listed(lines: list[str]) -> str:
