@@ -7,7 +7,7 @@ process that dies in between leaves a folder that no `start` names; purging the 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import msgspec
@@ -24,9 +24,6 @@ from durable.runtime.starting import random_id
 from durable.store import Refused, Store, Stored
 
 COPIES_AT_ONCE = 16
-
-# What of an instance's folder belongs to a call, and so is kept or left out with it.
-_OF_CALLS = frozenset({"steps", "undo"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,36 +51,55 @@ class Copy:
         """Fill the folder; twice is as once."""
         store, facts = self.store, self.facts
         await self._copy_kept()
-        steps = [step for step in facts.steps if step.path in self.kept]
+        takes = instances.renumbered(facts.takes, self.kept)
+        for take in takes:
+            await self._create(names.take(self.run, self.instance, take.k), take.nonce, take)
+        steps = [step for step in facts.outcomes() if step.path in self.kept]
         if self.extra is not None:
             steps.append(self.extra)
             name = names.step(self.run, self.instance, self.extra.path)
-            await store.create(name, records.encode(self.extra), nonce=self.extra.nonce)
+            await self._create(name, self.extra.nonce, self.extra)
         epochs = {e.epoch for e in facts.epochs} | facts.recorded_epochs()
         claim = instances.closing_epoch(
             epochs, steps, said=self.said, nonce=store.system.token(), now=store.now()
         )
         name = names.epoch(self.run, self.instance, claim.epoch)
-        await store.create(name, records.encode(claim), nonce=claim.nonce)
+        await self._create(name, claim.nonce, claim)
+
+    async def _create(self, name: str, nonce: str, record: msgspec.Struct) -> None:
+        await self.store.create(name, records.encode(record), nonce=nonce)
 
     async def _copy_kept(self) -> None:
         folder = names.instance_folder(self.source, self.facts.start.instance)
         target = names.instance_folder(self.run, self.instance)
-        parts = {names.path_part(path) for path in self.kept}
 
         async def copy(stored: Stored) -> None:
             await self.store.copy(stored, target + stored.name.removeprefix(folder))
 
         listed = [stored async for stored in self.store.list(folder)]
-        copied = [s for s in listed if self._keeps(names.parse_fact(self.source, s.name), parts)]
-        await map_in(None, copy, copied, COPIES_AT_ONCE)
+        kinds = [(names.parse_fact(self.source, stored.name), stored) for stored in listed]
+        keeps = self._chooser()
+        await map_in(None, copy, [s for fact, s in kinds if keeps(fact)], COPIES_AT_ONCE)
+        # One after the other: the order of events is that of their creation.
+        events = [s for fact, s in kinds if fact is not None and fact.kind == "events"]
+        await map_in(None, copy, sorted(events, key=lambda s: (s.created, s.name)), 1)
 
-    def _keeps(self, fact: Fact | None, parts: Collection[str]) -> bool:
-        if fact is None:
+    def _chooser(self) -> Callable[[Fact | None], bool]:
+        recorded = {step.path for step in self.facts.outcomes()}
+        kept = {names.path_part(path) for path in self.kept}
+        made_anew = {names.path_part(path) for path in recorded.difference(self.kept)}
+
+        def keeps(fact: Fact | None) -> bool:
+            match fact.kind if fact is not None else "":
+                case "steps" | "undo":
+                    return fact is not None and fact.rest in kept
+                case "waits":  # one that goes on keeps its deadline
+                    return fact is not None and fact.rest not in made_anew
+                case "epochs":
+                    return self.run == self.source  # another run counts its own owners
             return False
-        if fact.kind == "epochs":
-            return self.run == self.source  # another run counts its own owners
-        return fact.kind in _OF_CALLS and fact.rest in parts
+
+        return keeps
 
 
 async def replace(

@@ -52,7 +52,7 @@ class Repair:
         if facts.result is None:
             return await self._wake_stuck(id, facts.start)
         _check_failed(id, facts)
-        kept = rules.successes(facts.steps)
+        kept = rules.successes(facts.outcomes())
         said = _said("retry", by, reason)
         return _handle(
             self.store, id, await instances.replace(self.store, id, facts, kept, said=said)
@@ -134,7 +134,7 @@ class Repair:
             Conflict: the call has an outcome already, or the run has completed.
         """
         facts = await reading.load(self.store, id)
-        recorded = next((step for step in facts.steps if step.path == path), None)
+        recorded = next((step for step in facts.outcomes() if step.path == path), None)
         if recorded is not None and (recorded.outcome == "value" or facts.result is None):
             raise Conflict(
                 f"call {path!r} of run {id!r} has an outcome already: {recorded.outcome}",
@@ -144,7 +144,7 @@ class Repair:
         skipped = self._skipped(facts, path, value, _said("skip", by, reason))
         if facts.result is not None:
             _check_failed(id, facts)
-            kept = rules.successes(facts.steps)
+            kept = rules.successes(facts.outcomes())
             said = _said(f"skip {path}", by, reason)
             start = await instances.replace(self.store, id, facts, kept, said=said, extra=skipped)
             return _handle(self.store, id, start)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import msgspec
+
 from durable.errors import NotFound
 from durable.protocol.journal import seen
-from durable.protocol.records import Epoch, Step
+from durable.protocol.records import Epoch, Step, Take
 
 UNDO = "undo"  # the kind of the records of undo actions
 
@@ -26,6 +28,12 @@ def successes(steps: Iterable[Step]) -> set[str]:
         for step in found
         if step.outcome == "value" and step.kind != UNDO and step.path not in undone
     }
+
+
+def renumbered(takes: Iterable[Take], kept: Collection[str]) -> list[Take]:
+    """The takes of the kept waits, as the unbroken chain that an instance's inbox is."""
+    chain = sorted((take for take in takes if take.path in kept), key=lambda take: take.k)
+    return [msgspec.structs.replace(take, k=k) for k, take in enumerate(chain, 1)]
 
 
 def before(order: Iterable[Step], call: str, run: str) -> set[str]:
