@@ -35,7 +35,7 @@ def _fresh() -> None:
     broken.clear()
 
 
-@step(attempts=1)
+@step(name="toil", attempts=1)
 async def work(what: str) -> str:
     ran.append(what)
     if what in broken:
@@ -181,7 +181,7 @@ async def test_a_fork_shares_the_past_up_to_a_call(client: Client) -> None:
     await _go_on(client)
     ran.clear()
 
-    handle = await client.fork("x", "work.2", new_id="y")
+    handle = await client.fork("x", "toil.2", new_id="y")
 
     assert await _go_on(client, "y") == ["a done", "b done", "c done"]
     assert ran == ["b", "c"]
@@ -194,7 +194,7 @@ async def test_a_fork_may_have_another_input(client: Client) -> None:
     await _go_on(client)
     ran.clear()
 
-    await client.fork("x", "work.3", new_id="y", input=_raw({"args": ["d"], "kwargs": {}}))
+    await client.fork("x", "toil.3", new_id="y", input=_raw({"args": ["d"], "kwargs": {}}))
 
     assert await client.run(chain.options(id="y"), "d") == ["a done", "b done", "d done"]
     assert ran == ["d"]
@@ -204,10 +204,10 @@ async def test_a_fork_needs_a_call_and_a_free_id(client: Client) -> None:
     """An unknown call and a taken id are refused."""
     await _go_on(client)
 
-    with pytest.raises(NotFound, match=r"no call 'work\.9'"):
-        await client.fork("x", "work.9")
+    with pytest.raises(NotFound, match=r"no call 'toil\.9'"):
+        await client.fork("x", "toil.9")
     with pytest.raises(Conflict, match="taken"):
-        await client.fork("x", "work.2", new_id="x")
+        await client.fork("x", "toil.2", new_id="x")
 
 
 def _raw(value: object) -> records.msgspec.Raw:
@@ -222,7 +222,7 @@ async def test_a_skipped_call_has_the_given_value(client: Client) -> None:
     broken.add("b")
     await _fail(client)
 
-    await client.skip("x", "work.2", "by hand", reason="the printer burnt", by="ann")
+    await client.skip("x", "toil.2", "by hand", reason="the printer burnt", by="ann")
 
     assert await _go_on(client) == ["a done", "by hand", "c done"]
     assert ran == ["a", "b", "c"]
@@ -236,7 +236,7 @@ async def test_what_has_a_value_is_not_skipped(client: Client) -> None:
     await _fail(client)
 
     with pytest.raises(Conflict, match="has an outcome already: value"):
-        await client.skip("x", "work.1", "other")
+        await client.skip("x", "toil.1", "other")
 
 
 # -- release --------------------------------------------------------------------------------------
@@ -291,11 +291,11 @@ async def _restart(client: Client) -> None:
 
 
 async def _skip(client: Client) -> None:
-    await client.skip("x", "work.2", "by hand")
+    await client.skip("x", "toil.2", "by hand")
 
 
 async def _fork(client: Client) -> None:
-    await client.fork("x", "work.2", new_id="y")
+    await client.fork("x", "toil.2", new_id="y")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -45,7 +45,7 @@ def who() -> tuple[int, str, int]:
 
 
 @step(process=True, retry=durable.Retry(attempts=2, first=0))
-def fail(kind: str) -> object:
+def break_down(kind: str) -> object:
     match kind:
         case "odd":
             raise Odd(3, "odd")

@@ -91,7 +91,7 @@ def test_errors(backend: str, kind: str, error: type[BaseException], attempts: i
     """What a body raises is recorded as if it had run here; a dead child is a failed attempt."""
 
     async def w() -> None:
-        await crunching.fail.call(kind)
+        await crunching.break_down.call(kind)
 
     one = Run(a_workflow(w))
 
@@ -100,11 +100,11 @@ def test_errors(backend: str, kind: str, error: type[BaseException], attempts: i
     assert len(one.begun) == attempts
     if kind == "odd":
         assert raised.args == (3, "odd")
-        failure = one.steps()["fail.1"].failure
+        failure = one.steps()["break_down.1"].failure
         assert failure is not None
         assert "crunching.py" in failure.traceback
     if kind == "kill":
-        assert "attempt 2 of step 'fail' ended before it answered" in str(raised)
+        assert "attempt 2 of step 'break_down' ended before it answered" in str(raised)
 
 
 @backends
