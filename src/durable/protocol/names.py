@@ -221,6 +221,7 @@ def history(ended: str, run: str) -> str:
     return f"history/{day}/{clock[:2]}/{ended}-{encode_part(run)}"
 
 
+LOCKS = "locks/"
 SCHEDULES = "schedules/"
 SCHEDULES_CHANGED = "bells/schedules"
 WORKERS = "workers/"
@@ -230,6 +231,19 @@ WORKER_BELLS = "bells/worker-"
 
 def schedule(name: str) -> str:
     return f"{SCHEDULES}{encode_part(name)}"
+
+
+def lock(key: str) -> str:
+    return f"{LOCKS}{encode_part(key)}"
+
+
+def waiters(key: str) -> str:
+    return f"{lock(key)}/wait/"
+
+
+def waiter(key: str, since: str, run: str) -> str:
+    """`since` is when it began to wait, in UTC, so that names sort in that order."""
+    return f"{waiters(key)}{since}-{encode_part(run)}"
 
 
 def worker(worker_id: str) -> str:

@@ -18,6 +18,18 @@ from durable.protocol.schedules import Schedule
 Status = Literal["completed", "failed", "cancelled"]
 
 
+class LockRequest(msgspec.Struct, omit_defaults=True):
+    """The singleton that a run is to be: see durable.protocol.singletons.
+
+    `max_wait` and `ttl` in seconds.
+    """
+
+    key: str
+    on_conflict: Literal["skip", "raise", "join", "wait", "queue", "replace"]
+    max_wait: float | None = None
+    ttl: float | None = None
+
+
 class Start(msgspec.Struct, omit_defaults=True):
     """`runs/<run>/start`: which instance an id means now, and what it was asked to do."""
 
@@ -32,6 +44,7 @@ class Start(msgspec.Struct, omit_defaults=True):
     tombstone: bool = False
     deadline: float = 0.0  # when the run fails unless it is over; 0: never
     tick: float = 0.0  # of the schedule that started it
+    lock: LockRequest | None = None
 
 
 class Slept(msgspec.Struct, array_like=True):
@@ -224,6 +237,14 @@ class Cancel(msgspec.Struct, omit_defaults=True):
     by: str = ""
 
 
+class Holder(msgspec.Struct, omit_defaults=True):
+    """The run that held a singleton's lock, and since when."""
+
+    run: str
+    instance: str
+    since: float
+
+
 class Result(msgspec.Struct, omit_defaults=True):
     """`result`: the outcome of the instance. Once it exists, the instance is over."""
 
@@ -233,6 +254,8 @@ class Result(msgspec.Struct, omit_defaults=True):
     time: float
     value: msgspec.Raw | UnsetType = UNSET
     failure: Failure | None = None
+    skipped: Holder | None = None  # it never began, because that run held its lock
+    joined: Holder | None = None  # its outcome is that run's
 
 
 class Marker(msgspec.Struct, omit_defaults=True):
@@ -347,6 +370,31 @@ class History(msgspec.Struct, omit_defaults=True):
     tags: dict[str, str] = {}
 
 
+class LockRecord(msgspec.Struct, omit_defaults=True):
+    """`locks/<key>`: a singleton's lock. Held by a run; free when that instance is over.
+
+    An empty `run`: released by hand. `ttl` in seconds from `since`; None: for as long as it runs.
+    """
+
+    key: str
+    run: str
+    instance: str
+    workflow: str
+    since: float
+    nonce: str
+    ttl: float | None = None
+
+
+class Waiter(msgspec.Struct, omit_defaults=True):
+    """`locks/<key>/wait/<time>-<run>`: a run that waits for the lock, parked."""
+
+    key: str
+    run: str
+    instance: str
+    since: float
+    nonce: str
+
+
 class ScheduleRecord(msgspec.Struct, omit_defaults=True):
     """`schedules/<name>`: a schedule and how far it has come. See durable.protocol.ticks.
 
@@ -375,6 +423,7 @@ class ScheduleRecord(msgspec.Struct, omit_defaults=True):
     last: float = 0.0
     cancelling: float = 0.0
     timeout: float | None = None  # of a run, in seconds from its start
+    lock: LockRequest | None = None  # of each run
     fired: int = 0
     missed: int = 0
     skipped: int = 0
