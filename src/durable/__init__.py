@@ -16,6 +16,7 @@ Everything else that can be raised is in `durable.errors`.
 from __future__ import annotations
 
 from durable import sync as sync
+from durable.client import Skipped as Skipped
 from durable.client import connect as connect
 from durable.concurrency import gather as gather
 from durable.concurrency import map as map
@@ -40,6 +41,7 @@ __all__ = [
     "Retry",
     "RunCancelled",
     "RunFailed",
+    "Skipped",
     "connect",
     "cron",
     "current",

@@ -21,6 +21,8 @@ from durable.protocol import durations, values
 from durable.protocol.names import check_id
 from durable.protocol.retries import Duration, Retry
 from durable.protocol.schedules import Schedule
+from durable.protocol.singletons import Key, OnConflict
+from durable.protocol.singletons import singleton as checked_singleton
 from durable.protocol.ticks import check_name as check_schedule_name
 from durable.runtime import processes
 from durable.runtime.branches import inline
@@ -315,6 +317,10 @@ def workflow(
     schedule: Schedule | None = None,
     events: Mapping[str, object] | None = None,
     cleanup_timeout: Duration = CLEANUP_TIMEOUT,
+    singleton: Key | None = None,
+    on_conflict: OnConflict = "raise",
+    max_wait: Duration | None = None,
+    lock_ttl: Duration | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -326,6 +332,10 @@ def workflow(
     schedule: Schedule | None = None,
     events: Mapping[str, object] | None = None,
     cleanup_timeout: Duration = CLEANUP_TIMEOUT,
+    singleton: Key | None = None,
+    on_conflict: OnConflict = "raise",
+    max_wait: Duration | None = None,
+    lock_ttl: Duration | None = None,
 ) -> Any:
     """Make a function a workflow: a run of it survives the death of any process.
 
@@ -343,16 +353,25 @@ def workflow(
             program that has this code is told at once if the value does not fit.
         cleanup_timeout: how long a cancelled run may clean up, from its first cancelled call on,
             and how long each attempt of an undo action may take; default 5 minutes.
+        singleton: a key, or a function of the arguments that gives one: of the runs with one key
+            one goes on at a time, across crashes, sleeps and workers.
+        on_conflict: what becomes of a run that finds another going on: `raise` SingletonTaken;
+            `skip`: it ends with `Skipped`, which names the other; `join`: its outcome is the
+            other's; `wait` or `queue`: it waits its turn, parked; `replace`: it cancels the
+            other first.
+        max_wait: after so long a waiting run fails with SingletonTaken.
+        lock_ttl: after so long others may go on although the run is not over.
 
     Raises:
         InvalidDefinition: the function cannot be a workflow, or a type cannot be stored.
     """
+    alone = checked_singleton(singleton, on_conflict=on_conflict, max_wait=max_wait, ttl=lock_ttl)
 
     def decorate(fn: Callable[..., Any]) -> WorkflowFunction[Any, Any]:
         check_id(queue, what="queue")
         definition = WorkflowDefinition(
             **_describe(fn, name, "workflow"), queue=queue, timeout=_limit(timeout),
-            schedule=schedule, events=dict(events or {}),
+            schedule=schedule, events=dict(events or {}), singleton=alone,
             cleanup_timeout=durations.seconds(cleanup_timeout),
         )  # fmt: skip
         _check_schedule(definition)

@@ -13,6 +13,7 @@
         StoreError                  the store
             StoreUnavailable        it did not answer, the outcome is unknown: ask again
             StoreRefused            it answered no for good: fix the set-up
+        SingletonTaken              another run of that singleton goes on
         LeaseTaken                  somebody else holds the lease: wait, or leave it to them
         LeaseRefused                the state of the lease says that nothing is left to do
         LeaseLost                   the lease is not ours any more: stop, write nothing
@@ -121,6 +122,27 @@ class StoreRefused(StoreError):
     """The store answered no, and would again: a full disk, a missing bucket, no permission."""
 
     code = "store_refused"
+
+
+class SingletonTaken(DurableError):
+    """Another run holds the lock of this singleton, and `on_conflict` says to raise, or the wait
+    for it took too long.
+
+    Attributes:
+        key: of the lock.
+        holder: the id of the run that holds it.
+        since: since when, in seconds since the epoch by the store's clock.
+    """
+
+    code = "singleton_taken"
+
+    def __init__(
+        self, message: str, *, key: str = "", holder: str = "", since: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.key = key
+        self.holder = holder
+        self.since = since
 
 
 class LeaseTaken(DurableError):

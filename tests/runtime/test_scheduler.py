@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
 
+from durable import decorators
 from durable.decorators import step, workflow
 from durable.protocol import names, records, ticks
 from durable.protocol.records import ScheduleRecord
@@ -37,10 +38,17 @@ def anyio_backend() -> Any:
     return "trio", {"clock": MockClock(autojump_threshold=0)}
 
 
-@workflow(name="schedule-test often", schedule=every("5m"))
 async def often() -> str:
     bodies.append(current().run_id)
     return str(current().tick)
+
+
+@pytest.fixture(autouse=True)
+def _scheduled() -> Iterator[None]:
+    """Decorated for the time of a test: workers of other tests serve all there is."""
+    made = workflow(name="schedule-test often", schedule=every("5m"))(often)
+    yield
+    del decorators._registry[type(made.definition), made.name]
 
 
 @step(name="schedule-test take")

@@ -150,6 +150,7 @@ class World:
             nonce=self.system.token(),
             created=now,
             deadline=definition.deadline(now),
+            lock=definition.lock(args, {}),
         )
 
     async def start(

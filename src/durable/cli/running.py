@@ -15,10 +15,10 @@ from durable.cli import exits, inputs, output, progress
 from durable.cli.exits import PATIENCE, Interrupted
 from durable.cli.inputs import Asked
 from durable.cli.interrupts import asked_to_stop
-from durable.client import connect
+from durable.client import Skipped, connect, skipping
 from durable.client.connection import Observer
 from durable.client.handles import outcome_of, recorded
-from durable.protocol import durations, values
+from durable.protocol import durations, moments, values
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,11 +27,24 @@ def run(arguments: argparse.Namespace) -> int:
         asked = inputs.read(arguments)
         with progress.shown(silent=arguments.json) as observe:
             value = anyio.run(_run, arguments, asked, observe)
+    if isinstance(value, Skipped):
+        return _skipped(arguments, asked.run, value)
     encoded = values.encode(value, asked.workflow.definition.returns)
     if arguments.json:
         output.document({"run": asked.run, "status": "completed", "result": msgspec.Raw(encoded)})
     else:
         print(encoded.decode())
+    return exits.DONE
+
+
+def _skipped(arguments: argparse.Namespace, run: str, skipped: Skipped) -> int:
+    """The run never began: that is no error, and no result."""
+    since = moments.second(round(skipped.since))
+    if arguments.json:
+        found = {"holder": skipped.holder, "since": since}
+        output.document({"run": run, "status": "completed", "skipped": found, "result": None})
+    else:
+        print(f"skipped: run {skipped.holder!r} has the lock since {since}", file=sys.stderr)
     return exits.DONE
 
 
@@ -95,6 +108,8 @@ async def _result(arguments: argparse.Namespace, timeout: float | None) -> int:
     async with connect(arguments.store, patience=PATIENCE) as client:
         handle = await client.get(arguments.run)
         found = await recorded(handle, timeout)
+        if found.skipped is not None:
+            return _skipped(arguments, handle.id, skipping.of(found.skipped))
         if found.status != "completed":
             outcome_of(handle, found)
         value = msgspec.Raw(b"null") if isinstance(found.value, msgspec.UnsetType) else found.value

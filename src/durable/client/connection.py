@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 import anyio
 import anyio.abc
 
-from durable.client import reading, requests
+from durable.client import reading, requests, skipping
 from durable.client.coordination import Coordination
 from durable.client.handles import Handle, Looks, outcome_of, recorded
 from durable.client.listing import RunList
@@ -23,7 +23,7 @@ from durable.configuration import code_version, settings
 from durable.decorators import WorkflowFunction, workflows
 from durable.errors import Conflict, StoreUnavailable, UsageError
 from durable.protocol import records
-from durable.protocol.records import Result
+from durable.protocol.records import Holder, LockRecord, Result
 from durable.runtime import locks, markers, starting
 from durable.runtime.closing import Stopped
 from durable.runtime.definitions import WorkflowDefinition
@@ -141,6 +141,9 @@ class Client(Coordination, Repair):
         """
         request = self._request(workflow, args, kwargs)
         await self.store.check()
+        other = await skipping.in_the_way(self.store, request)
+        if other is not None:
+            return await self._handle_in(other, request.definition)
         with _may_have_started(request.run):
             started = await starting.start(self.store, request.run, request.start)
             started = await self._revived(request, started)
@@ -162,6 +165,10 @@ class Client(Coordination, Repair):
             StoreError: the store does not answer, or refuses what has to be recorded.
         """
         request = self._request(workflow, args, kwargs)
+        other = await skipping.in_the_way(self.store, request)
+        if other is not None:
+            joined: Handle[R] = await self._handle_in(other, request.definition)
+            return await joined.result()
         worker = await self._hire(request.definition)
         try:
             with _may_have_started(request.run):
@@ -252,6 +259,11 @@ class Client(Coordination, Repair):
                 await markers.wake(self.store, request.run, request.start, nonce=token)
         return started
 
+    async def _handle_in(self, held: LockRecord, definition: WorkflowDefinition) -> Handle[Any]:
+        """Of the run that holds a singleton's lock."""
+        run, start = await reading.joined(self.store, Holder(held.run, held.instance, held.since))
+        return Handle(self.store, run, start, definition.returns)
+
     async def _hire(self, definition: WorkflowDefinition) -> Worker:
         """The worker of this client, which carries only what it is handed."""
         self._workflows.setdefault(definition.name, definition)
@@ -293,6 +305,8 @@ class Client(Coordination, Repair):
             runner = worker.runners.get(handle.id)
             carried = await worker.pursue(handle.queue, handle.id)
             if runner is not None and runner.result is not None:
+                if runner.result.joined is not None:
+                    return await recorded(handle)
                 return runner.result  # known without a read
             with contextlib.suppress(TimeoutError):
                 return await recorded(handle, timeout=0)

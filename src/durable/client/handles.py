@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 import anyio
 import msgspec
 
-from durable.client import cancelling, reading
+from durable.client import cancelling, reading, skipping
 from durable.client.cancelling import CancelAnswer
 from durable.client.reading import Status, StepSummary
 from durable.errors import NeedsAttention, RunCancelled, RunFailed, UsageError
@@ -64,6 +64,9 @@ class Handle(Generic[R]):
 
     async def result(self, timeout: float | None = None) -> R:
         """What the workflow returned; waits for it.
+
+        Of a singleton with `on_conflict="skip"` it may be `Skipped`; of one that joined another
+        run it is what that run returned.
 
         Args:
             timeout: seconds to wait at most; 0 looks once, None waits for ever.
@@ -146,6 +149,9 @@ async def recorded(handle: Handle[Any], timeout: float | None = None) -> Result:
     looks = Looks(store.pace, timeout)
     while True:
         result = await reading.read_result(store, run, start.instance)
+        if result is not None and result.joined is not None:
+            run, start = await reading.joined(store, result.joined)
+            continue
         if result is not None:
             return result
         attention = await reading.read_attention(store, run, start)
@@ -158,6 +164,8 @@ async def recorded(handle: Handle[Any], timeout: float | None = None) -> Result:
 def outcome_of(handle: Handle[R], result: Result) -> R:
     """The value that a recorded outcome holds, or its error raised."""
     run = handle.id
+    if result.skipped is not None:
+        return cast("R", skipping.of(result.skipped))
     if result.status == "cancelled":
         raise _cancelled(run, result.failure)
     if result.failure is not None:

@@ -139,7 +139,7 @@ class RunList:
             if entry is not None:
                 found.append(
                     RunSummary(
-                        entry.run, entry.workflow, Status(entry.status), entry.instance,
+                        entry.run, entry.workflow, Status(entry.status, entry.why), entry.instance,
                         entry.started, entry.ended, entry.tags,
                     )
                 )  # fmt: skip

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 import msgspec
 
 from durable.errors import NeedsAttention, NotFound
-from durable.protocol import leases, names, records, values
-from durable.protocol.records import Lease, Presence, Published, Result, Start, Step
+from durable.protocol import leases, names, records, singletons, values
+from durable.protocol.records import Holder, Lease, Presence, Published, Result, Start, Step
 from durable.runtime import facts as facts_of_runs
 from durable.runtime import flags, reading
 from durable.runtime.facts import CorruptFact, Facts
@@ -120,6 +120,16 @@ async def read_result(store: Store, run: str, instance: str) -> Result | None:
         raise corrupt(run, e) from e
 
 
+async def joined(store: Store, holder: Holder) -> tuple[str, Start]:
+    """The run whose outcome another shares, and its `start` under the instance that is meant.
+
+    Raises:
+        NotFound: it was purged.
+    """
+    start = await read_start(store, holder.run)
+    return holder.run, msgspec.structs.replace(start, instance=holder.instance)
+
+
 async def read_attention(store: Store, run: str, start: Start) -> records.Attention | None:
     """What the run needs a human for; None while somebody works on it or it needs nobody."""
     hint = await flags.read(store, start.queue, run)
@@ -196,7 +206,7 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     """
     result = await read_result(store, run, start.instance)
     if result is not None:
-        return Status(result.status)
+        return Status(result.status, singletons.ending(result))
     stored = await store.read(names.marker(start.queue, run))
     if stored is not None:
         holder = stored.meta.get("holder", "")
@@ -207,7 +217,7 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
         return Status("needs-attention", f"{hint.reason}: {hint.message}")
     result = await read_result(store, run, start.instance)  # it may have ended meanwhile
     if result is not None:
-        return Status(result.status)
+        return Status(result.status, singletons.ending(result))
     why = "its start was interrupted: start it again under the same id, or retry it"
     return Status("waiting", why, interrupted=True)
 

@@ -54,6 +54,7 @@ def build(
         workflow=definition.name, input=msgspec.Raw(encoded), instance=random_id(system),
         nonce=system.token(), queue=definition.queue, version=version,
         tags=_checked_tags(workflow.tags), created=now, deadline=definition.deadline(now),
+        lock=definition.lock(args, kwargs),
     )  # fmt: skip
     run = random_id(system) if workflow.run_id is None else workflow.run_id
     return Request(run, start, definition)

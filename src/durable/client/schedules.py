@@ -12,7 +12,7 @@ import msgspec
 from durable.client.reading import Workers
 from durable.decorators import WorkflowFunction
 from durable.errors import UsageError
-from durable.protocol import names, ticks, values
+from durable.protocol import names, ticks
 from durable.protocol.records import ScheduleRecord
 from durable.protocol.schedules import Schedule
 from durable.runtime import firing, reading
@@ -128,11 +128,8 @@ class Schedules:
             raise UsageError(
                 f"{schedule!r} is no schedule", hint='write cron("0 2 * * *") or every("15m")'
             )
-        call = values.encode_call(
-            definition.signature, definition.hints, args, kwargs, name=definition.name
-        )
         asked = firing.asked_for(
-            definition, name, schedule, call=call, by="client", tags=workflow.tags
+            definition, name, schedule, call=(args, kwargs), by="client", tags=workflow.tags
         )
         record = await firing.change(
             self._store, name, lambda there: ticks.declared(there, asked, self._store.now())

@@ -242,7 +242,7 @@ def waiters(key: str) -> str:
 
 
 def waiter(key: str, since: str, run: str) -> str:
-    """`since` is when it began to wait, in UTC, so that names sort in that order."""
+    """`since` is when the run was started, in UTC, so that names sort in that order."""
     return f"{waiters(key)}{since}-{encode_part(run)}"
 
 

@@ -368,6 +368,7 @@ class History(msgspec.Struct, omit_defaults=True):
     ended: float
     nonce: str
     tags: dict[str, str] = {}
+    why: str = ""
 
 
 class LockRecord(msgspec.Struct, omit_defaults=True):

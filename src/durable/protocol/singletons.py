@@ -11,15 +11,83 @@ the lock becomes free, and who comes later lets it go first.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
-from durable.protocol.records import LockRecord, LockRequest
+from durable.errors import InvalidDefinition, UsageError
+from durable.protocol import durations, moments
+from durable.protocol.names import check_id
+from durable.protocol.records import LockRecord, LockRequest, Result
 
 OnConflict = Literal["skip", "raise", "join", "wait", "queue", "replace"]
-ON_CONFLICT: tuple[OnConflict, ...] = ("skip", "raise", "join", "wait", "queue", "replace")
-WAITING: frozenset[str] = frozenset({"wait", "queue", "replace"})  # who finds it held, waits
+Key = str | Callable[..., str]
+Seconds = durations.Duration | None
 
 LOCK_PATH = "lock"  # of the wait; calls have an ordinal or a key in their path
+
+
+@dataclass(frozen=True)
+class Singleton:
+    """That runs of a workflow share a lock. Made by `singleton`, which checks it.
+
+    Attributes:
+        key: of the lock, or a function of the workflow's arguments that gives it.
+        max_wait: seconds; None: for ever.
+        ttl: seconds; None: for as long as the run goes on.
+    """
+
+    key: Key
+    on_conflict: OnConflict
+    max_wait: float | None = None
+    ttl: float | None = None
+
+    def request(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> LockRequest:
+        """What a run with these arguments asks for.
+
+        Raises:
+            UsageError: the function gave no text.
+            InvalidId: the key cannot be part of an object's name.
+        """
+        key = self.key if isinstance(self.key, str) else self.key(*args, **kwargs)
+        given: object = key  # the function may not be type-checked
+        if not isinstance(given, str):
+            raise UsageError(
+                f"the singleton's function gave {type(given).__name__} for the key of the lock",
+                hint="return text, such as an id among the arguments",
+            )
+        check_id(key, what="key of a singleton")
+        return LockRequest(key, self.on_conflict, self.max_wait, self.ttl)
+
+
+def singleton(
+    key: Key | None, *, on_conflict: OnConflict, max_wait: Seconds, ttl: Seconds
+) -> Singleton | None:
+    """The options of `@workflow`, checked; None: it is no singleton.
+
+    Raises:
+        InvalidDefinition: they do not fit together.
+    """
+    given: Any = on_conflict
+    if given not in get_args(OnConflict):
+        raise InvalidDefinition(
+            f"on_conflict={on_conflict!r}: {', '.join(map(repr, get_args(OnConflict)))}"
+        )
+    if key is None:
+        if max_wait is not None or ttl is not None:
+            raise InvalidDefinition(
+                "max_wait and lock_ttl are options of a singleton: give its key"
+            )
+        return None
+    if max_wait is not None and on_conflict not in {"wait", "queue", "replace"}:
+        raise InvalidDefinition(f"on_conflict={on_conflict!r} does not wait, so max_wait= is none")
+    if isinstance(key, str):
+        check_id(key, what="key of a singleton")
+    return Singleton(
+        key, on_conflict,
+        None if max_wait is None else durations.seconds(max_wait),
+        None if ttl is None else durations.seconds(ttl),
+    )  # fmt: skip
 
 
 def is_ours(lock: LockRecord | None, run: str, instance: str) -> bool:
@@ -51,3 +119,12 @@ def taken(
         key=request.key, run=run, instance=instance, workflow=workflow, since=now, nonce=nonce,
         ttl=request.ttl,
     )  # fmt: skip
+
+
+def ending(result: Result) -> str:
+    """What there is to say of how a run ended; empty for most."""
+    for word, holder in (("skipped", result.skipped), ("joined", result.joined)):
+        if holder is not None:
+            since = moments.second(round(holder.since))
+            return f"{word}: run {holder.run!r} has the lock since {since}"
+    return ""

@@ -153,7 +153,8 @@ def declared(
     through = now if there.schedule.when != asked.schedule.when else there.through
     new = msgspec.structs.replace(
         there, workflow=asked.workflow, input=asked.input, schedule=asked.schedule,
-        queue=asked.queue, tags=asked.tags, timeout=asked.timeout, by=asked.by,
+        queue=asked.queue, tags=asked.tags, timeout=asked.timeout, lock=asked.lock,
+        by=asked.by,
         through=max(through, there.through),
     )  # fmt: skip
     return None if records.encode(new) == records.encode(there) else new

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from durable.protocol.records import LockRequest
 from durable.protocol.retries import Retry
 from durable.protocol.schedules import Schedule
+from durable.protocol.singletons import Singleton
 
 CLEANUP_TIMEOUT = 300.0  # seconds; see WorkflowDefinition
 
@@ -66,6 +68,7 @@ class WorkflowDefinition(Definition):
     Attributes:
         timeout: seconds from a run's start until it fails unless it is over; None: never.
         schedule: by which workers start it themselves.
+        singleton: whose runs go on one at a time.
         events: the types of the events that it waits for, by name.
         cleanup_timeout: seconds that a cancelled run may take to clean up, and an undo action
             for each attempt.
@@ -74,12 +77,17 @@ class WorkflowDefinition(Definition):
     queue: str = "default"
     timeout: float | None = None
     schedule: Schedule | None = None
+    singleton: Singleton | None = None
     events: Mapping[str, object] = field(default_factory=dict)
     cleanup_timeout: float = CLEANUP_TIMEOUT
 
     def deadline(self, started: float) -> float:
         """The deadline of a run that starts then; 0: none. Stored once, in `start`."""
         return 0.0 if self.timeout is None else started + self.timeout
+
+    def lock(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> LockRequest | None:
+        """The lock that a run with these arguments needs."""
+        return None if self.singleton is None else self.singleton.request(args, kwargs)
 
 
 Workflows = Mapping[str, WorkflowDefinition]

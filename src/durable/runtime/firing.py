@@ -14,7 +14,8 @@ import msgspec
 from durable import catalog
 from durable.catalog import Contention
 from durable.errors import NotFound
-from durable.protocol import names, records, ticks
+from durable.protocol import names, records, ticks, values
+from durable.protocol.calls import Call
 from durable.protocol.records import ScheduleRecord, Start
 from durable.protocol.schedules import Schedule
 from durable.runtime import asking, starting
@@ -104,23 +105,27 @@ def asked_for(
     name: str,
     schedule: Schedule,
     *,
-    call: bytes,
+    call: Call,
     by: Literal["code", "client"],
     tags: Mapping[str, str],
 ) -> ScheduleRecord:
     """The register of a schedule that runs this workflow.
 
     Args:
-        call: the encoded arguments of its runs.
+        call: the arguments of its runs.
         tags: of its runs.
 
     Raises:
+        InvalidArguments: they do not fit the function, or cannot be stored.
         UsageError: the name cannot be part of run ids.
     """
+    encoded = values.encode_call(
+        definition.signature, definition.hints, *call, name=definition.name
+    )
     return ScheduleRecord(
-        name=ticks.check_name(name), workflow=definition.name, input=msgspec.Raw(call),
+        name=ticks.check_name(name), workflow=definition.name, input=msgspec.Raw(encoded),
         schedule=schedule, nonce="", queue=definition.queue, tags=dict(tags), by=by,
-        timeout=definition.timeout,
+        timeout=definition.timeout, lock=definition.lock(*call),
     )  # fmt: skip
 
 
@@ -160,7 +165,7 @@ async def start_tick(store: Store, record: ScheduleRecord, tick: float, version:
         workflow=record.workflow, input=record.input, nonce=token(), queue=record.queue,
         instance=starting.random_id(store.system), version=version,
         tags={**record.tags, TAG: record.name}, created=now, tick=tick,
-        deadline=0.0 if record.timeout is None else now + record.timeout,
+        lock=record.lock, deadline=0.0 if record.timeout is None else now + record.timeout,
     )  # fmt: skip
     run = ticks.run_id(record.name, tick)
     return not isinstance(await starting.start(store, run, start), Refused)

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import anyio
+import msgspec
 
 from durable.errors import RunCancelled, StoreError
 from durable.protocol import failures, moments, names, records, values
 from durable.protocol.journal import Journal, seen, suspicion
 from durable.protocol.records import Epoch, History, Result, Status, Wait
-from durable.runtime import markers, timers, undoing
+from durable.protocol.singletons import ending
+from durable.runtime import admission, markers, singletons, timers, undoing
+from durable.runtime.admission import Admission, Admitted, Turned
 from durable.runtime.cancelling import message
 from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped
 from durable.runtime.definitions import WorkflowDefinition, Workflows
@@ -131,11 +134,25 @@ class Runner:
         if facts.cancel is not None and facts.fresh and self.held.first:
             # Nobody has begun it, so there is nothing to clean up.
             failure = failures.from_exception(RunCancelled(message(self.run, facts.cancel)))
-            ended = Finished(cancelled=True, failure=failure)
-            return await self._finish(facts, await self._record(facts, 1, ended))
+            ended = Turned(failure, cancelled=True)
+            return await self._finish(facts, await self._record(facts, _of_turned(ended)))
         definition = self.workflows.get(facts.start.workflow)
         if definition is None or self._is_leaving():
             return await self._give_back()
+        return await self._admit(facts, definition)
+
+    async def _admit(self, facts: Facts, definition: WorkflowDefinition) -> bool:
+        try:
+            answer = await Admission(self.around.store, self.run, facts).ask()
+        except CorruptFact as e:
+            return await self._park(facts, Attention("corrupt", str(e), hint=_CORRUPT_HINT))
+        match answer:
+            case Turned() as turned:
+                return await self._finish(facts, await self._record(facts, _of_turned(turned)))
+            case Parked() as parked:
+                return await self._park_waiting(facts, parked)
+            case Admitted(waited) if waited is not None:
+                self._passed(facts, waited)
         return await self._execute(facts, definition)
 
     # -- before -----------------------------------------------------------------------------------
@@ -236,7 +253,8 @@ class Runner:
                 if not finished.ran_out:
                     self._warn_of_unasked(self.execution.turnstile.remaining())
                 await self.execution.publishing.flush()
-                return await self._finish(facts, await self._record(facts, epoch, finished))
+                ended = _of_finished(finished, epoch)
+                return await self._finish(facts, await self._record(facts, ended))
             case Attention() as attention:
                 return await self._park(facts, attention)
             case Parked() as parked:
@@ -263,13 +281,8 @@ class Runner:
 
     # -- after ------------------------------------------------------------------------------------
 
-    async def _record(self, facts: Facts, epoch: int, finished: Finished) -> Result:
-        ended: Status = "completed" if finished.failure is None else "failed"
-        result = Result(
-            status="cancelled" if finished.cancelled else ended,
-            nonce=self._token(), epoch=epoch, time=self._now(),
-            value=finished.value, failure=finished.failure,
-        )  # fmt: skip
+    async def _record(self, facts: Facts, result: Result) -> Result:
+        result = msgspec.structs.replace(result, nonce=self._token(), time=self._now())
         name = names.result(self.run, facts.start.instance)
         body = records.encode(result)
         written = await self.around.store.create(name, body, nonce=result.nonce)
@@ -284,11 +297,13 @@ class Runner:
         entry = History(
             run=self.run, instance=start.instance, workflow=start.workflow, status=result.status,
             started=start.created, ended=result.time, nonce=self._token(), tags=start.tags,
+            why=ending(result),
         )  # fmt: skip
         name = names.history(moments.stamp(result.time), self.run)
         await store.create(name, records.encode(entry), nonce=entry.nonce)
         if self.held.marker.flagged or not facts.fresh:
             await unflag(store, start.queue, self.run)
+        await singletons.end(store, self.run, start, admission.lock_wait(facts))
         for wait in facts.waiting():
             self._passed(facts, wait)
         if start.deadline and not facts.fresh:
@@ -313,16 +328,16 @@ class Runner:
 
         Whoever woke the run since we last looked has touched the marker: then it goes on here.
         """
-        assert self.execution is not None
         if timers.is_past(self.held.marker, self._now()):
             self._drop(self.held.marker.timer)  # it was of a wait that a decision has closed
-        await self.execution.publishing.flush()
+        if self.execution is not None:
+            await self.execution.publishing.flush()
         await timers.put(self.around.store, self.held.marker, facts.start.instance, parked)
 
         async def touched() -> bool:
             return True
 
-        looked = self.execution.has_looked and not self._touched
+        looked = not self._touched and (self.execution is None or self.execution.has_looked)
         if looked and await markers.let_go(self.around.store, self.held, touched):
             self.parked = parked
             return True
@@ -392,6 +407,22 @@ class Runner:
 
 
 _CORRUPT_HINT = "look at the object in the store; remove it if it does not belong there"
+
+
+def _of_finished(finished: Finished, epoch: int) -> Result:
+    ended: Status = "completed" if finished.failure is None else "failed"
+    return Result(
+        status="cancelled" if finished.cancelled else ended, nonce="", epoch=epoch, time=0.0,
+        value=finished.value, failure=finished.failure,
+    )  # fmt: skip
+
+
+def _of_turned(turned: Turned) -> Result:
+    ended: Status = "completed" if turned.failure is None else "failed"
+    return Result(
+        status="cancelled" if turned.cancelled else ended, nonce="", epoch=1, time=0.0,
+        failure=turned.failure, skipped=turned.skipped, joined=turned.joined,
+    )  # fmt: skip
 
 
 def _crash_loop(run: str, deaths: int) -> str:

@@ -18,7 +18,7 @@ import anyio
 import msgspec
 
 from durable.errors import DurableError, StoreError
-from durable.protocol import names, ticks, values
+from durable.protocol import names, ticks
 from durable.protocol.records import ScheduleRecord
 from durable.runtime import firing, reading
 from durable.runtime.definitions import WorkflowDefinition, Workflows
@@ -113,12 +113,9 @@ class Scheduler:
                     log.warning("the schedule of %r is left as it is: %s", definition.name, e)
 
     async def _declare(self, definition: WorkflowDefinition) -> None:
-        call = values.encode_call(
-            definition.signature, definition.hints, (), {}, name=definition.name
-        )
         assert definition.schedule is not None
         asked = firing.asked_for(
-            definition, definition.name, definition.schedule, call=call, by="code", tags={}
+            definition, definition.name, definition.schedule, call=((), {}), by="code", tags={}
         )
         await firing.change(
             self._store, asked.name, lambda there: ticks.declared(there, asked, self._store.now())

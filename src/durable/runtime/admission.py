@@ -1,0 +1,133 @@
+"""What stands between a run and its code: the lock of a singleton.
+
+Asked after the facts are read and before any of the run's code goes on. The answer is a value:
+the run may go on, it is over without having begun, or it waits and needs no worker.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from durable.errors import RunCancelled, SingletonTaken
+from durable.protocol import failures, moments, singletons
+from durable.protocol.failures import Failure
+from durable.protocol.records import Holder, LockRecord, LockRequest, Wait
+from durable.protocol.singletons import LOCK_PATH
+from durable.runtime import singletons as locks
+from durable.runtime.cancelling import message
+from durable.runtime.closing import Parked
+from durable.runtime.facts import Facts
+from durable.store import Store
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Its code may go on. `waited`: until now."""
+
+    waited: Wait | None = None
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The run is over, and its code never began."""
+
+    failure: Failure | None = None
+    cancelled: bool = False
+    skipped: Holder | None = None
+    joined: Holder | None = None
+
+
+Answer = Admitted | Turned | Parked
+
+
+@dataclass
+class Admission:
+    """Asks for one run.
+
+    Attributes:
+        facts: of the run, as just read.
+    """
+
+    store: Store
+    run: str
+    facts: Facts
+
+    async def ask(self) -> Answer:
+        """Whether the run's code may go on.
+
+        Raises:
+            CorruptFact: the lock is damaged.
+        """
+        request, start, facts = self.facts.start.lock, self.facts.start, self.facts
+        if request is None:
+            return Admitted()
+        begun = bool(facts.epochs or facts.outcomes() or facts.attempts)
+        if facts.cancel is not None and not begun:
+            if not await locks.is_mine(self.store, self.run, start, request):
+                cancelled = RunCancelled(message(self.run, facts.cancel))
+                return Turned(failures.from_exception(cancelled), cancelled=True)
+        held = await locks.take(self.store, self.run, start, request)
+        if held is None:
+            return await self._admitted(request, lock_wait(facts))
+        if begun and (request.ttl is not None or facts.cancel is not None):
+            return Admitted()  # the ttl ran out, or a human released it: others have it now
+        return await self._turned_away(request, held)
+
+    async def _admitted(self, request: LockRequest, wait: Wait | None) -> Admitted:
+        if wait is not None:
+            await locks.leave(self.store, request.key, self.run, self.facts.start)
+        return Admitted(wait)
+
+    async def _turned_away(self, request: LockRequest, held: LockRecord) -> Answer:
+        holder = Holder(held.run, held.instance, held.since)
+        match request.on_conflict:
+            case "skip":
+                return Turned(skipped=holder)
+            case "join":
+                return Turned(joined=holder)
+            case "raise":
+                return Turned(failures.from_exception(taken(self.run, held)))
+        return await self._wait(request, held)
+
+    async def _wait(self, request: LockRequest, held: LockRecord) -> Answer:
+        """Stand in line, then look once more: the holder may have ended in between."""
+        store, run, start = self.store, self.run, self.facts.start
+        wait = lock_wait(self.facts)
+        if wait is None:
+            wait = await locks.begin_wait(store, run, start, request)
+        else:
+            await locks.stand(store, run, start, wait)
+        if request.on_conflict == "replace":
+            await locks.replace_holder(store, held, run, start)
+        again = await locks.take(store, run, start, request)
+        if again is None:
+            return await self._admitted(request, wait)
+        if wait.due is not None and wait.due <= store.now():
+            error = taken(run, again, waited=wait.due - wait.time)
+            return Turned(failures.from_exception(error))
+        return _parked(again, wait)
+
+
+def lock_wait(facts: Facts) -> Wait | None:
+    """The wait for the lock, if there ever was one."""
+    return next((wait for wait in facts.waits if wait.path == LOCK_PATH), None)
+
+
+def _parked(held: LockRecord, wait: Wait) -> Parked:
+    ends = min(singletons.expires(held), math.inf if wait.due is None else wait.due)
+    why = f"lock {held.key!r}, which run {held.run!r} holds"
+    return Parked(LOCK_PATH, None if ends == math.inf else ends, why)
+
+
+def taken(run: str, held: LockRecord, *, waited: float | None = None) -> SingletonTaken:
+    """The error of a run that cannot have the lock."""
+    since = moments.second(round(held.since))
+    after = "" if waited is None else f" after waiting {waited:g} s"
+    return SingletonTaken(
+        f"run {run!r} cannot have the lock {held.key!r}{after}: run {held.run!r} of workflow "
+        f"{held.workflow!r} has it since {since}",
+        key=held.key,
+        holder=held.run,
+        since=held.since,
+    )
