@@ -204,7 +204,7 @@ def told(error: BaseException) -> object:
 # -- retries -------------------------------------------------------------------------------------
 
 
-@a_step(retry=Retry(attempts=3, first=10, factor=2))
+@a_step(retry=Retry(attempts=3, first=3, factor=2))
 async def flaky(fails: int) -> int:
     if durable.current().attempt <= fails:
         raise ValueError(f"attempt {durable.current().attempt}")
@@ -221,7 +221,7 @@ def test_retries(backend: str) -> None:
 
     one = Run(a_workflow(w))
 
-    assert value_of(executed(backend, one)) == [3, pytest.approx(30, abs=1)]
+    assert value_of(executed(backend, one)) == [3, pytest.approx(9, abs=1)]
     assert [(a.attempt, a.failure.message) for a in one.attempts()] == [
         (1, "attempt 1"),
         (2, "attempt 2"),

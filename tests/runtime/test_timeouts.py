@@ -19,7 +19,7 @@ from durable.runtime.facts import Facts
 from durable.testing.virtual import virtual_bucket
 from tests.runtime.clocks import BACKENDS, run, run_with_threads
 from tests.runtime.runs import Run, a_step, a_workflow, error_of, value_of
-from tests.runtime.world import World, world
+from tests.runtime.world import DiesAt, World, world
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -245,6 +245,88 @@ def test_max_elapsed_counts_across_owners(backend: str) -> None:
 
     # Attempts begin after 20, 24 and 28 s; the next would after 32.
     assert run(backend, main) == [4, 1, 2, 3]
+
+
+# -- long waits between attempts -------------------------------------------------------------------
+
+
+@step(
+    name="timeouts-test patient",
+    retry=Retry(attempts=3, first="20m", max="20m", factor=1, jitter=False),
+)
+async def patient() -> int:
+    if durable.current().attempt < 3:
+        raise ConnectionError
+    return durable.current().attempt
+
+
+@workflow(name="timeouts-test long waits")
+async def long_waits() -> int:
+    return await patient()
+
+
+@step(name="timeouts-test 15 s", retry=Retry(attempts=3, first=15, factor=1, jitter=False))
+async def less_patient() -> int:
+    return await patient()  # in a body: the plain function
+
+
+@workflow(name="timeouts-test waits")
+async def waits() -> int:
+    return await less_patient()
+
+
+@workflow(name="timeouts-test long waits at once")
+async def long_waits_at_once() -> list[int]:
+    return list(await durable.gather(patient(), patient()))
+
+
+@pytest.mark.anyio
+@pytest.mark.requires("trio")
+@pytest.mark.parametrize("always_park", [False, True])
+async def test_a_long_wait_for_an_attempt_parks_the_run(always_park: bool) -> None:
+    """It holds no worker meanwhile and costs no store call; each attempt begins in its time."""
+    async with world() as w:
+        process = await w.process(always_park=always_park)
+        start = await w.start("r", long_waits)
+        await w.until(lambda: not process.worker.runners and bool(w.hints("timers/")))
+
+        assert not w.hints("live/")
+        writes = w.writes()
+        await anyio.sleep(1000)
+        assert [n for n in w.writes()[len(writes) :] if "/r" in n] == []
+        assert await w.result("r") == 3
+        facts = await w.facts("r")
+        assert facts.result is not None
+        assert 2400 <= facts.result.time - start.created < 2500
+        await w.until(lambda: not w.hints("timers/") and not w.hints("live/"))
+
+
+@pytest.mark.anyio
+@pytest.mark.requires("trio")
+async def test_two_of_them_at_once() -> None:
+    """The run is parked until the next of both."""
+    async with world() as w:
+        await w.process()
+        await w.start("r", long_waits_at_once)
+
+        assert await w.result("r") == [3, 3]
+
+
+@pytest.mark.anyio
+@pytest.mark.requires("trio")
+@pytest.mark.parametrize("applied", [False, True], ids=["unsent", "applied"])
+async def test_a_death_at_any_call_around_the_park(applied: bool) -> None:
+    """No attempt is lost and none is charged twice."""
+    at = 0
+    while True:
+        at += 1
+        async with world() as w:
+            death = DiesAt(at, applied)
+            assert await w.survive("r", waits, death) == 3, f"died at call {at}"
+            assert [a.attempt for a in (await w.facts("r")).attempts] == [1, 2]
+        if not death.died:
+            break
+    assert at > 15
 
 
 # -- a run -----------------------------------------------------------------------------------------

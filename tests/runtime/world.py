@@ -171,7 +171,9 @@ class World:
         start = await self.start(run, workflow, *args)
         over = names.result(run, start.instance)
         await self.process(faults=death)
-        await self.until(lambda: death.died or over in self.there())
+        with anyio.fail_after(HOUR / 12):
+            while not death.died and over not in self.there():
+                await anyio.sleep(1)
         await self.process()
         return await self.result(run)
 
@@ -206,6 +208,15 @@ class World:
         """The names of all objects, without a store call."""
         with self.bucket.lock:
             return list(self.bucket.names.since(""))
+
+    def hints(self, prefix: str) -> list[str]:
+        """The names that begin so, without a store call."""
+        return [name for name in self.there() if name.startswith(prefix)]
+
+    def writes(self) -> list[str]:
+        """The names of all objects written so far, each time."""
+        verbs = {"create", "replace", "delete"}
+        return [name for verb, name in self.bucket.log if verb in verbs]
 
     async def names(self, prefix: str = "") -> list[str]:
         return [stored.name async for stored in self.store.list(prefix)]

@@ -152,6 +152,13 @@ class Attempt(msgspec.Struct, omit_defaults=True):
     began: float = 0.0
     details: msgspec.Raw | UnsetType = UNSET  # values.encode
 
+    def as_wait(self) -> Wait:
+        """The wait for the attempt that follows."""
+        return Wait(
+            path=self.path, kind="step", name="", epoch=self.epoch, nonce=self.nonce,
+            time=self.time, due=self.due,
+        )  # fmt: skip
+
 
 class Begin(msgspec.Struct, omit_defaults=True):
     """`starts/<path>/<n>`: the n-th body of an at-most-once step begins.

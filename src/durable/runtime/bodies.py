@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from durable.errors import OutcomeUnknown
 from durable.protocol import failures, names, retries
 from durable.protocol.attempts import Tried
 from durable.protocol.failures import Failure
-from durable.protocol.records import Attempt, Beat, Step
+from durable.protocol.records import Attempt, Beat, Step, Wait
 from durable.protocol.retries import GiveUp, RetryIn
 from durable.runtime.calls import StepCall
 from durable.runtime.cancelling import Cancelling
@@ -27,6 +27,7 @@ from durable.runtime.invoking import Invoker
 from durable.runtime.latest import Keeper, Latest
 from durable.runtime.loops import Loop
 from durable.runtime.ownership import Ownership
+from durable.runtime.parking import Parking
 from durable.runtime.processes import told
 from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
@@ -61,6 +62,7 @@ class Bodies:
 
     Attributes:
         tried: how far earlier owners came with each call, by path.
+        passed: told of each wait for an attempt that an earlier owner began and that is over.
     """
 
     around: Surroundings
@@ -71,6 +73,8 @@ class Bodies:
     cancelling: Cancelling
     recorder: Recorder
     invoker: Invoker
+    parking: Parking
+    passed: Callable[[Wait], None]
     publishing: Publishing
     keeper: Keeper
     loop: Loop
@@ -87,14 +91,15 @@ class Bodies:
         if earlier.failed is not None:
             course.number = earlier.failed.attempt
             course.began = earlier.failed.began or earlier.failed.time
-            await self._back_off(call, earlier.failed.due)
+            await self._back_off(call, earlier.failed, branch)
+            self.passed(earlier.failed.as_wait())
         while True:
             course.number += 1
             tried = await self._try(call, course)
             if isinstance(tried, tuple):
                 return tried
             await self.recorder.write_attempt(tried, branch)
-            await self._back_off(call, tried.due)
+            await self._back_off(call, tried, branch)
 
     async def _try(self, call: StepCall[Any], course: Course) -> tuple[Step, object] | Attempt:
         """One attempt: the call's outcome, or the record that another is due."""
@@ -182,10 +187,12 @@ class Bodies:
             began=course.began, details=course.details,
         )  # fmt: skip
 
-    async def _back_off(self, call: StepCall[Any], due: float) -> None:
-        """Wait in place for the next attempt; meanwhile no body is in flight."""
+    async def _back_off(self, call: StepCall[Any], failed: Attempt, branch: Scope) -> None:
+        """Wait for the next attempt: in place, or parked. Meanwhile no body is in flight."""
         self.in_flight.ends(call.path)
-        await anyio.sleep(max(0.0, due - self.around.store.now()))
+        why = f"for attempt {failed.attempt + 1} of step {call.name!r}"
+        with self.parking.wait(branch, call.path, failed.due, certain=True, why=why):
+            await anyio.sleep(max(0.0, failed.due - self.around.store.now()))
         await self.in_flight.wait_if_draining()
         self.in_flight.begins(call.path)
 

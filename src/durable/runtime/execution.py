@@ -142,9 +142,9 @@ class Execution:
             self._is_live, lambda e: self.close(Stopped("store", error=e)), self._spawn
         )
         self.publishing = Publishing(around, self.ownership, self._keeper)
-        self._performer = self._make_performer(around, journal, dict(undos or {}))
         self.parking = self._make_parking(around, deadline)
         self.parking.begins(self._root.strand)
+        self._performer = self._make_performer(around, journal, dict(undos or {}), passed)
         self.inbox = Inbox(
             self._performer, instance=instance, takes=takes, events=events,
             spawn=self._spawn, rests=self.parking.changed,
@@ -177,7 +177,11 @@ class Execution:
         return bool(not self.has_looked or self.inbox.busy or self._in_flight.paths)
 
     def _make_performer(
-        self, around: Surroundings, journal: Journal, undos: dict[str, Undo]
+        self,
+        around: Surroundings,
+        journal: Journal,
+        undos: dict[str, Undo],
+        passed: Callable[[Wait], None],
     ) -> Performer:
         recorded = {step.path: step for step in journal.order}
         recorder = Recorder(
@@ -190,6 +194,7 @@ class Execution:
             invoker=Invoker(
                 around=around, ownership=self.ownership, cancelling=self.cancelling
             ),
+            parking=self.parking, passed=passed,
             publishing=self.publishing, keeper=self._keeper, loop=self._loop,
         )  # fmt: skip
         return Performer(

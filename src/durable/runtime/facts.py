@@ -89,9 +89,10 @@ class Facts:
         return outcomes(self.steps, self.takes, self.waits)
 
     def waiting(self) -> list[Wait]:
-        """Waits that have begun and have no outcome."""
+        """Waits that have begun and have no outcome, those for a step's next attempt included."""
         over = {step.path for step in self.outcomes()}
-        return [wait for wait in self.waits if wait.path not in over]
+        waits = [*self.waits, *(attempt.as_wait() for attempt in self.attempts)]
+        return [wait for wait in waits if wait.path not in over]
 
     def journal(self) -> Journal:
         journal = build(self.outcomes(), self.attempts, self.epochs, self.waits)
