@@ -399,7 +399,7 @@ def test_replay_only(backend: str) -> None:
     closing = executed(backend, one, replay_only=True)
 
     assert closing == Stopped("replayed", path="s.2")
-    assert one.progress == ["replay s.1"]
+    assert one.progress == ["replay s.1", "unrecorded s.2"]
     assert one.calls() == {"list": 1}
 
 
