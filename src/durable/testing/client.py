@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -27,13 +28,17 @@ class TestHandle(Handle[R]):
         self._news = news
 
     async def result(self, timeout: float | None = None) -> R:
-        with anyio.move_on_after(timeout):
-            while True:
-                try:
-                    return await super().result(timeout=0)
-                except TimeoutError:
-                    await self._news()
-        raise TimeoutError(f"run {self.id!r} is not over after {timeout:g} s of virtual time")
+        until = math.inf if timeout is None else anyio.current_time() + timeout
+        while True:
+            try:
+                return await super().result(timeout=0)
+            except TimeoutError:
+                if anyio.current_time() >= until:
+                    raise TimeoutError(
+                        f"run {self.id!r} is not over after {timeout:g} s of virtual time"
+                    ) from None
+            with anyio.move_on_after(until - anyio.current_time()):
+                await self._news()
 
 
 class TestClient(Client):

@@ -13,7 +13,8 @@ something, and then takes no longer than the computing does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
@@ -29,6 +30,7 @@ from durable.runtime.turns import in_trio
 from durable.testing.across import Across
 from durable.testing.asserting import compare_steps
 from durable.testing.clock import Pending
+from durable.testing.describing import describe
 from durable.testing.faults import Faults
 from durable.testing.hosting import Backend, Host
 from durable.testing.stubs import NOTHING, Stub
@@ -51,6 +53,15 @@ class Stage:
     def now(self) -> datetime:
         """The virtual time: that of the store, and of every timer."""
         return self._world.now
+
+    @property
+    def seed(self) -> int:
+        """Of every random choice that durable makes here."""
+        return self._world.seed
+
+    def describe(self) -> str:
+        """What is recorded of every run, as text for people."""
+        return describe(self._world.bucket)
 
     @property
     def faults(self) -> Faults:
@@ -206,6 +217,14 @@ class environment:  # noqa: N801  # read as a function, as `connect` is
         assert self._host is not None
         host, self._host = self._host, None
         host.close()
+
+    @contextlib.contextmanager
+    def awaited(self) -> Iterator[Environment]:
+        """The async environment, opened and closed by code that is not: a sync fixture."""
+        try:
+            yield Environment(*self._open(self._backend_here()))
+        finally:
+            self._close()
 
     def __enter__(self) -> BlockingEnvironment:
         return BlockingEnvironment(*self._open(self._backend_here()))

@@ -20,10 +20,10 @@ from durable.system import System
 from durable.testing.alarm import Alarm
 from durable.testing.client import TestClient
 from durable.testing.clock import VirtualClock
+from durable.testing.describing import why_stuck
 from durable.testing.faults import Faults
 from durable.testing.processes import TERMS, Process, ProcessBackend, Registered
 from durable.testing.stubs import Stubs
-from durable.testing.unfinished import why_stuck
 
 
 class World:
@@ -43,7 +43,7 @@ class World:
         self.faults = Faults()
         self.stubs = Stubs()
         self.body_runs: Counter[tuple[str, str]] = Counter()
-        self._seed = seed
+        self.seed = seed
         self._start = start.timestamp()
         self._systems = 0
         self.bucket = Bucket(now=self._wall)
@@ -108,7 +108,7 @@ class World:
 
     def _system(self) -> System:
         self._systems += 1
-        chance = random.Random(f"{self._seed} {self._systems}")  # noqa: S311  # not for secrets
+        chance = random.Random(f"{self.seed} {self._systems}")  # noqa: S311  # not for secrets
         return System(
             boot=self.clock.now,
             wall=self._wall,
