@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import billing
 from benchmarks.billing import Count
+from tests.runtime.clocks import BACKENDS, virtual
 
 pytestmark = pytest.mark.anyio
 
@@ -50,15 +51,12 @@ class TestAtTheServer:
         assert await billing.reading() == {"reading the 20 steps of a run": Count(a=1)}
 
 
-@pytest.mark.requires("trio")
 class TestByTheClock:
     """Counted at a bucket in memory, on a virtual clock."""
 
-    @pytest.fixture
-    def anyio_backend(self) -> Any:
-        from trio.testing import MockClock
-
-        return "trio", {"clock": MockClock(autojump_threshold=0)}
+    @pytest.fixture(params=BACKENDS)
+    def anyio_backend(self, request: pytest.FixtureRequest) -> Any:
+        return virtual(request.param)
 
     @pytest.mark.parametrize("runs", [1, 50])
     async def test_a_lease_costs_one_write_a_period_whatever_it_stands_for(self, runs: int) -> None:

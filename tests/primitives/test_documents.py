@@ -14,6 +14,7 @@ from durable.protocol.primitives import KEEP
 from durable.store import Store
 from durable.store.memory import Bucket, Fault, MemoryBackend
 from tests.primitives.world import World, once
+from tests.runtime.clocks import BACKENDS, virtual
 
 pytestmark = pytest.mark.anyio
 
@@ -161,11 +162,9 @@ async def test_bad_keys_and_damage(client: Client) -> None:
 class TestVirtually:
     """On virtual time."""
 
-    @pytest.fixture
-    def anyio_backend(self) -> tuple[str, dict[str, object]]:
-        from trio.testing import MockClock
-
-        return ("trio", {"clock": MockClock(autojump_threshold=0)})
+    @pytest.fixture(params=BACKENDS)
+    def anyio_backend(self, request: pytest.FixtureRequest) -> Any:
+        return virtual(request.param)
 
     async def test_who_always_loses_is_told(self, world: World) -> None:
         """After a bounded number of lost races, an error that says what to do."""

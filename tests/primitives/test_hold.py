@@ -13,19 +13,16 @@ from durable.errors import LeaseLost, LeaseRefused, LeaseTaken
 from durable.leases import Refuse, Taken
 from durable.store.memory import Fault
 from tests.primitives.world import HOUR, World, lease
+from tests.runtime.clocks import BACKENDS, virtual
 
 TTL = 20.0
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend(request: pytest.FixtureRequest) -> object:
-    from trio.testing import MockClock
-
-    if getattr(request, "param", "virtual") == "virtual":
-        return ("trio", {"clock": MockClock(autojump_threshold=0)})
-    return request.param
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return virtual(request.param)
 
 
 async def test_the_block_has_the_lease_and_gives_it_back(world: World) -> None:
@@ -228,7 +225,7 @@ async def test_a_store_that_is_slow_to_answer_costs_nothing(world: World) -> Non
             assert held.held
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"], indirect=True)
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_on_real_stores_and_clocks(client: Client) -> None:
     """Memory and SQLite, asyncio and trio: hold, refuse the second, update, release, next epoch."""
     async with client.hold("job", label="a") as first:
@@ -241,7 +238,7 @@ async def test_on_real_stores_and_clocks(client: Client) -> None:
     assert (first.epoch, second.epoch, found) == (1, 2, {"n": (1, 2)})
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"], indirect=True)
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_loss_cancels_on_real_clocks(client: Client) -> None:
     """On both event loops the block is cut off, and only the block."""
 

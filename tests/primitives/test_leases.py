@@ -22,6 +22,7 @@ from durable.protocol.leases import Terms
 from durable.protocol.primitives import KEEP
 from durable.store.memory import Bucket, Call, Fault
 from tests.primitives.world import HOUR, Process, World, lease, once
+from tests.runtime.clocks import BACKENDS, virtual
 
 pytestmark = pytest.mark.anyio
 
@@ -29,11 +30,9 @@ TTL = 20.0  # renewed every 6.67 s, trusted for 18 s, takeable after 22 s
 MARGIN = 2.0
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    from trio.testing import MockClock
-
-    return ("trio", {"clock": MockClock(autojump_threshold=0)})
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return virtual(request.param)
 
 
 async def seconds(action: Callable[[], Any]) -> float:

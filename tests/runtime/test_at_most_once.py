@@ -16,7 +16,7 @@ from durable.protocol.records import Begin
 from durable.protocol.retries import Retry
 from durable.runtime.closing import LateRecord
 from durable.store.memory import Call
-from tests.runtime.clocks import BACKENDS, run, run_with_threads
+from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import INSTANCE, RUN, Run, a_step, a_workflow, error_of, value_of
 from tests.runtime.world import DiesAt, world
 
@@ -25,12 +25,10 @@ backends = pytest.mark.parametrize("backend", BACKENDS)
 bodies: Counter[tuple[str, int]] = Counter()  # by idempotency key and attempt
 
 
-@pytest.fixture
-def anyio_backend() -> Any:
-    from trio.testing import MockClock
-
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
     bodies.clear()
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+    return virtual(request.param)
 
 
 def count() -> int:
@@ -217,7 +215,6 @@ def test_a_recorded_outcome_goes_before_its_claim(backend: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 @pytest.mark.parametrize("applied", [False, True], ids=["unsent", "applied"])
 async def test_whatever_call_its_worker_dies_at(applied: bool) -> None:
     """Each attempt has at most one body; the run ends, knowing or knowing that it does not."""
@@ -239,7 +236,6 @@ async def test_whatever_call_its_worker_dies_at(applied: bool) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 async def test_a_paused_owner_and_its_successor() -> None:
     """The first owner wakes in the middle of its body: what it has done stays unknown."""
     async with world() as w:

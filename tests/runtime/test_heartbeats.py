@@ -16,7 +16,7 @@ from durable.protocol import names, values
 from durable.protocol.records import Beat
 from durable.protocol.retries import Retry
 from durable.testing.virtual import virtual_bucket
-from tests.runtime.clocks import BACKENDS, run, run_with_threads
+from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import INSTANCE, RUN, Run, a_step, a_workflow, value_of
 from tests.runtime.world import DiesAt, world
 
@@ -25,12 +25,10 @@ backends = pytest.mark.parametrize("backend", BACKENDS)
 TWICE = Retry(attempts=2, first=0)
 
 
-@pytest.fixture
-def anyio_backend() -> Any:
-    from trio.testing import MockClock
-
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
     seen.clear()
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+    return virtual(request.param)
 
 
 seen: list[int] = []  # from where each body went on
@@ -110,7 +108,6 @@ def test_the_newest_record_counts(backend: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 @pytest.mark.parametrize("applied", [False, True], ids=["unsent", "applied"])
 async def test_whatever_call_its_worker_dies_at(applied: bool) -> None:
     """The next owner's body goes on from exactly what was written before."""
@@ -132,7 +129,6 @@ async def test_whatever_call_its_worker_dies_at(applied: bool) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 async def test_a_killed_worker_costs_seconds_not_minutes() -> None:
     """40 seconds in, the body's process is killed: the next body begins where that one was."""
     async with world() as w:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import anyio
 import anyio.abc
@@ -23,16 +23,15 @@ from durable.runtime.lease import LeaseKeeper
 from durable.store import Store, Stored
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
 from durable.system import System
+from tests.runtime.clocks import BACKENDS, virtual
 
 TERMS = Terms.of(20.0)  # renewed every 6.67 s, trusted for 18 s
 NAME = names.worker("w1")
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    from trio.testing import MockClock
-
-    return ("trio", {"clock": MockClock(autojump_threshold=0)})
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return virtual(request.param)
 
 
 class LateGroup:
@@ -123,7 +122,7 @@ def on(verb: str, *, nth: range | None = None, fault: Fault) -> Callable[[Call],
     return lambda call: fault if call.verb == verb and (not nth or call.nth in nth) else None
 
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
+pytestmark = pytest.mark.anyio
 
 
 # -- acquiring -----------------------------------------------------------------------------------

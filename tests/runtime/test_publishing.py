@@ -15,18 +15,16 @@ from durable.errors import InvalidArguments, InvalidId, NotInWorkflow
 from durable.protocol import names
 from durable.protocol.retries import Retry
 from durable.testing.virtual import virtual_bucket
-from tests.runtime.clocks import BACKENDS, run, run_with_threads
+from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import RUN, Run, a_step, a_workflow, value_of
 from tests.runtime.world import DiesAt, World, world
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
 
-@pytest.fixture
-def anyio_backend() -> Any:
-    from trio.testing import MockClock
-
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return virtual(request.param)
 
 
 @step(name="publish-test pages")
@@ -93,7 +91,6 @@ def test_one_write_a_second_for_each_name(backend: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 async def test_the_last_value_lands_before_the_result() -> None:
     """Even if it was published a moment before the end; and a run that fails lands it too."""
 
@@ -122,7 +119,6 @@ async def test_the_last_value_lands_before_the_result() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 @pytest.mark.parametrize("applied", [False, True], ids=["unsent", "applied"])
 async def test_whatever_call_its_worker_dies_at(applied: bool) -> None:
     """Once there is a result, every name shows its last value."""

@@ -20,9 +20,10 @@ from durable.runtime.scopes import current
 from durable.store import REMOTE_PACE
 from durable.store.memory import Call, Fault
 from durable.testing.virtual import EPOCH
+from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import World, world
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
+pytestmark = pytest.mark.anyio
 
 PERIOD = 300.0  # seconds between two ticks
 CALL = msgspec.Raw(b'{"args":[],"kwargs":{}}')
@@ -30,12 +31,10 @@ CALL = msgspec.Raw(b'{"args":[],"kwargs":{}}')
 bodies: list[str] = []
 
 
-@pytest.fixture
-def anyio_backend() -> Any:
-    from trio.testing import MockClock
-
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
     bodies.clear()
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+    return virtual(request.param)
 
 
 async def often() -> str:

@@ -17,7 +17,7 @@ from durable.protocol.records import Attempt
 from durable.protocol.retries import Retry
 from durable.runtime.facts import Facts
 from durable.testing.virtual import virtual_bucket
-from tests.runtime.clocks import BACKENDS, run, run_with_threads
+from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import Run, a_step, a_workflow, error_of, value_of
 from tests.runtime.world import DiesAt, World, world
 
@@ -356,11 +356,9 @@ async def quick() -> None:
     await anyio.sleep(7)
 
 
-@pytest.fixture
-def anyio_backend() -> Any:
-    from trio.testing import MockClock
-
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return virtual(request.param)
 
 
 async def ended(w: World, run_id: str) -> Facts:
@@ -369,7 +367,6 @@ async def ended(w: World, run_id: str) -> Facts:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 @pytest.mark.parametrize("flow", [limited, busy], ids=lambda f: f.name)
 async def test_a_run_fails_at_its_deadline(flow: Any) -> None:
     """Wherever its code stands and whatever it does then."""
@@ -387,7 +384,6 @@ async def test_a_run_fails_at_its_deadline(flow: Any) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 async def test_crashes_do_not_put_the_deadline_off() -> None:
     """Its owner dies every 20 s, or nobody owns it: the run still fails 60 s after its start."""
     async with world() as w:
@@ -416,7 +412,6 @@ async def test_crashes_do_not_put_the_deadline_off() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 async def test_a_run_that_is_over_in_time_has_no_deadline() -> None:
     """The limit does not outlive the run."""
 

@@ -16,7 +16,7 @@ from durable.protocol.retries import Retry
 from durable.runtime.closing import Closing, Finished
 from durable.runtime.execution import Execution
 from durable.store.memory import Call, Fault
-from tests.runtime.clocks import BACKENDS, run, run_with_threads
+from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import INSTANCE, RUN, Run, a_step, a_workflow, value_of
 from tests.runtime.world import DiesAt, world
 
@@ -30,11 +30,9 @@ def _clear() -> None:
     did.clear()
 
 
-@pytest.fixture
-def anyio_backend() -> Any:
-    from trio.testing import MockClock
-
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return virtual(request.param)
 
 
 async def give_back(room: str, *, nights: int = 1, result: str | None = None) -> None:
@@ -564,7 +562,6 @@ async def saga() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 @pytest.mark.parametrize("applied", [False, True], ids=["unsent", "applied"])
 async def test_whatever_call_its_worker_dies_at(applied: bool) -> None:
     """The run fails alike, and everything is undone once in the same order, or begun so again."""
@@ -595,7 +592,6 @@ def without_repeats(entries: list[Any]) -> list[Any]:
 
 
 @pytest.mark.anyio
-@pytest.mark.requires("trio")
 async def test_a_worker_that_does_not_know_the_step(caplog: Any) -> None:
     """What cannot be undone is said; the rest is undone."""
     async with world() as w:
