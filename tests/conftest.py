@@ -62,6 +62,16 @@ def pytest_configure(config: pytest.Config) -> None:
         )
 
 
+if importlib.util.find_spec("hypothesis") is not None:
+    from hypothesis import HealthCheck, settings
+
+    # By default a machine that is busy elsewhere fails a test: examples are timed there.
+    settings.register_profile(
+        "busy machines", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("busy machines")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("requires"):
         for part in mark.args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from durable.errors import StoreError, StoreRefused, StoreUnavailable
@@ -308,7 +309,7 @@ async def test_closing_while_calls_wait(backend: GcsBackend, server: Handle) -> 
         for _ in range(3):
             tasks.start_soon(call)
         while server.service.faults.report()[0]["struck"] < 3:
-            await anyio.sleep(0.001)
+            await anyio.to_thread.run_sync(server.land)  # a turn of the server's event loop
         await backend.aclose()
 
     assert len(ended) == 3

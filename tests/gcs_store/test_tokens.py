@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import google.auth.exceptions
 import pytest
 
@@ -80,6 +81,13 @@ async def _token(tokens: Tokens) -> str:
     return (await tokens.headers())["authorization"]
 
 
+async def _fetched() -> None:
+    """Wait until no token is being fetched."""
+    for thread in threading.enumerate():
+        if thread.name == "durable: Google token":
+            await anyio.to_thread.run_sync(thread.join)
+
+
 async def test_a_token_is_fetched_once_and_used(tokens: Tokens, credentials: Credentials) -> None:
     """Fifty who ask at once share one refresh, in a thread that is not the event loop's."""
     found: list[str] = []
@@ -110,8 +118,7 @@ async def test_a_token_is_renewed_before_its_end(
 
     during = await _token(tokens)
     credentials.go_on.set()
-    while credentials.refreshed < 2 or await _token(tokens) == during:
-        await anyio.sleep(0.001)
+    await _fetched()
 
     assert (before, fetched, during) == ("Bearer token-1", 1, "Bearer token-1")
     assert await _token(tokens) == "Bearer token-2"
@@ -136,8 +143,8 @@ async def test_an_early_renewal_that_fails_harms_nobody(
     hands.passed = LIFETIME - EARLY + 1
     for _ in range(20):
         assert await _token(tokens) == "Bearer token-1"
-    while credentials.refreshed < 2:
-        await anyio.sleep(0.001)
+    await _fetched()
+    assert credentials.refreshed == 2
 
     hands.passed = LIFETIME
     with pytest.raises(StoreUnavailable):

@@ -12,7 +12,7 @@ import msgspec
 from durable.client import Client
 from durable.leases import Lease
 from durable.protocol.primitives import LeaseRecord
-from durable.store import Store
+from durable.store import REMOTE_PACE, Store
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend, Verb
 from durable.testing.virtual import virtual_bucket, virtual_system
 
@@ -53,6 +53,7 @@ class World:
         system = virtual_system(self._seed)
         system = replace(system, boot=lambda: anyio.current_time() + process.slept)
         backend = MemoryBackend(self.bucket, faults=process.decide)
+        backend.pace = REMOTE_PACE  # the promised times are those of a bucket
         async with Client(Store(backend, system=system, patience=patience)) as client:
             process.client = client
             yield process

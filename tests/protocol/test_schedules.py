@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from durable.errors import UsageError
@@ -84,7 +84,6 @@ def test_intervals_are_multiples() -> None:
     assert texts == ["2026-11-29 10:15 UTC", "2026-11-29 10:30 UTC"]
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(SCHEDULES, MOMENTS)
 def test_the_next_tick_is_later_and_the_first(schedule: Any, moment: float) -> None:
     """Strictly later; and asked anywhere before it, the same tick is next."""
@@ -98,7 +97,6 @@ def test_the_next_tick_is_later_and_the_first(schedule: Any, moment: float) -> N
         assert schedules.next_tick(schedule.when, between) == found
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(SCHEDULES, MOMENTS, st.floats(0, 1e7), st.integers(1, 20))
 def test_the_newest_are_the_last(schedule: Any, after: float, span: float, count: int) -> None:
     """`newest` is the tail of all ticks in the time asked for."""
@@ -117,7 +115,6 @@ def test_years_of_absence_cost_little() -> None:
     assert [local(t, "UTC")[11:16] for t in found] == ["10:05", "10:06", "10:07"]
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.floats(0, 1e10), st.floats(0.001, 1e5))
 def test_jitter_is_the_same_for_everybody(tick: float, jitter: float) -> None:
     """It depends on the schedule's name and the tick alone, and is below its bound."""

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import math
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -661,13 +660,21 @@ FAST = Terms.tight(1.2, 0.1)  # renewed every 0.4 s
 REAL_BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
+called = threading.Condition()  # told of each store call
+
+
+def tell(_call: Call) -> None:
+    with called:
+        called.notify_all()
+
+
 def threaded(
     bucket: Bucket,
     on_lost: Callable[[str], None] = lambda reason: None,
     describe_running: Callable[[], str] = lambda: "",
 ) -> LeaseKeeper:
     return LeaseKeeper(
-        store=Store(MemoryBackend(bucket)),
+        store=Store(MemoryBackend(bucket, faults=tell)),
         system=System(),
         terms=FAST,
         record=records.Lease(worker="w1", ttl=0, margin=0, nonce=""),
@@ -681,15 +688,19 @@ def renewals(bucket: Bucket) -> int:
 
 
 def block_until(fact: Callable[[], bool]) -> None:
-    """Block this thread, its event loop with it, until something is true."""
-    deadline = time.monotonic() + 20.0
-    while not fact():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.005)
+    """Block this thread, its event loop with it, until something is true after a store call."""
+    with called:
+        assert called.wait_for(fact, 20.0), "it never came true"
 
 
 def lease_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "lease of w1"]
+
+
+def join_lease_threads() -> None:
+    for thread in lease_threads():
+        thread.join(20.0)
+        assert not thread.is_alive()
 
 
 @REAL_BACKENDS
@@ -735,7 +746,7 @@ async def test_loss_is_told_in_the_owning_loop() -> None:
     assert threads == [threading.get_ident()]
     assert not keeper.trusted()
     assert not await keeper.release()
-    block_until(lambda: not lease_threads())
+    join_lease_threads()
 
 
 def test_thread_ends_with_the_loop() -> None:
@@ -747,7 +758,7 @@ def test_thread_ends_with_the_loop() -> None:
 
     anyio.run(leave)
 
-    block_until(lambda: not lease_threads())
+    join_lease_threads()
     assert bucket.read(NAME) is not None
 
 

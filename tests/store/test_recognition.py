@@ -242,7 +242,7 @@ async def test_a_name_that_keeps_vanishing_ends_with_patience() -> None:
         await store.create("a", b"", nonce="mine")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(MENDED), max_size=60))
 def test_a_shared_counter_counts_every_write(faults: list[Fault | None]) -> None:
     """Four writers that each add two to a register under any faults leave exactly eight."""

@@ -10,8 +10,8 @@ and the elsewhere can refuse a lower one.
   only by compare-and-swap. The two never overlap (promise P11).
 - Holding is proved by a secret token that never leaves the process unless it is handed over. The
   store and everything shown know its digest alone.
-- Each write of the holder renews. Writes are gathered to one a second, which is what an object
-  takes; a caller waits for the write that carries its own.
+- Each write of the holder renews. In a bucket, whose objects take one write a second, they are
+  gathered to that; a caller waits for the write that carries its own.
 - A lease has a state that outlives its holders. Others may write into it too; the holder's next
   write finds that and keeps both.
 - A holder that finds somebody else in its place, or gets no answer until the moment it trusts

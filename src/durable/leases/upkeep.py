@@ -24,7 +24,6 @@ from durable.protocol.leases import Terms
 from durable.protocol.primitives import LEASES, LeaseRecord
 from durable.store import Refused, Store, Stored, Written
 
-WRITE_INTERVAL = 1.0  # seconds between writes of one lease: what GCS takes of an object
 _TICKS_PER_PERIOD = 4  # looks at the boot clock, which goes on while the machine sleeps
 _SLEEP_MIN = 0.001  # seconds; a shorter one may not move a clock that floats
 
@@ -72,7 +71,7 @@ class Upkeep:
         self._own = bytes(record.state)
         self._renewing = renewing
         self._since = since
-        self._paced = self._system.boot() + WRITE_INTERVAL
+        self._paced = self._system.boot() + store.pace.write
         self._pending: list[Change] = []
         self._wake = anyio.Event()
         self._scope = anyio.CancelScope(shield=True)
@@ -238,7 +237,7 @@ class Upkeep:
     def _settled(self, write: _Write) -> None:
         write.written = True
         self.ended = write.composed.end
-        self._paced = self._system.boot() + WRITE_INTERVAL
+        self._paced = self._system.boot() + self._store.pace.write
         for change in write.composed.changes:
             change.settle()
 

@@ -83,19 +83,21 @@ EVERYTHING = Within()
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How often polling a store is reasonable, in seconds between two polls.
+    """How often to ask a store, in seconds between two calls of a kind.
 
     `bell`: gets of a bell. `busy`: lists while there is work. `slow`: lists that find what no
-    bell announced.
+    bell announced. `write`: writes of one object that is written again and again.
     """
 
     bell: float
     busy: float
     slow: float
+    write: float
 
 
-LOCAL_PACE = Pace(bell=0.05, busy=1.0, slow=5.0)  # a call costs microseconds
-REMOTE_PACE = Pace(bell=1.0, busy=5.0, slow=60.0)  # a list costs money
+LOCAL_PACE = Pace(bell=0.05, busy=1.0, slow=5.0, write=0.0)  # a call costs microseconds
+# A list costs money, and an object takes one write a second.
+REMOTE_PACE = Pace(bell=1.0, busy=5.0, slow=60.0, write=1.0)
 
 
 class Backend(Protocol):
