@@ -45,6 +45,13 @@ from durable.protocol.schedules import Schedule
 from durable.runtime.branches import gather_in, map_in
 from durable.runtime.scopes import Scope, calling_scope, here
 from durable.runtime.threadwatch import in_thread
+from durable.waiting import (
+    Duration,
+    check_not_in_step,
+    sleep_in,
+    sleep_until_in,
+    wait_event_in,
+)
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -120,6 +127,52 @@ def run(call: Awaitable[T]) -> T:
     scope = _sync_scope("run")
     check_awaitable([call])
     return _block(scope, lambda: call)
+
+
+def sleep(duration: Duration) -> None:
+    """Wait for that long; see `durable.sleep`.
+
+    Raises:
+        UsageError: it is no possible duration.
+        NotInWorkflow: called in async code, or in a step's body.
+    """
+    scope = _wait_scope("sleep")
+    call = sleep_in(scope, duration)
+    _block(scope, lambda: call)
+
+
+def sleep_until(moment: datetime) -> None:
+    """Wait until that moment, which has a time zone; see `durable.sleep_until`.
+
+    Raises:
+        UsageError: it has none.
+        NotInWorkflow: called in async code, or in a step's body.
+    """
+    scope = _wait_scope("sleep_until")
+    call = sleep_until_in(scope, moment)
+    _block(scope, lambda: call)
+
+
+@overload
+def wait_event(name: str, type: type[T], *, timeout: Duration | None = None) -> T: ...
+@overload
+def wait_event(name: str, type: object = None, *, timeout: Duration | None = None) -> Any: ...
+def wait_event(name: str, type: object = None, *, timeout: Duration | None = None) -> Any:
+    """Wait for an event that somebody sends to the run; see `durable.wait_event`.
+
+    Raises:
+        WaitTimeout: nothing came in that time.
+        InvalidEvent: what came does not fit the type.
+        NotInWorkflow: called in async code, outside a run, or in a step's body.
+    """
+    scope = _wait_scope("wait_event")
+    call = wait_event_in(scope, name, type, timeout)
+    return _block(scope, lambda: call)
+
+
+def _wait_scope(word: str) -> Scope | None:
+    check_not_in_step(f"sync.{word}")
+    return _sync_scope(word)
 
 
 def _sync_scope(word: str) -> Scope | None:
@@ -250,6 +303,9 @@ if TYPE_CHECKING:
         def cancel(
             self, *, reason: str = "", wait: bool = False, timeout: float | None = None
         ) -> async_client.CancelAnswer | async_client.Ended: ...
+        def send(
+            self, name: str, value: object = None, *, key: str | None = None
+        ) -> async_client.SendAnswer: ...
         def status(self) -> async_client.Status: ...
         def steps(self) -> list[async_client.StepSummary]: ...
         def published(self) -> dict[str, object]: ...

@@ -99,12 +99,21 @@ def wait_scope(word: str) -> Scope | None:
     Raises:
         NotInWorkflow: in a step's body, or in a task that does not own the scope.
     """
+    check_not_in_step(word)
+    return calling_scope(word)
+
+
+def check_not_in_step(word: str) -> None:
+    """Refuse to wait in a step's body.
+
+    Raises:
+        NotInWorkflow: this is one.
+    """
     if isinstance(here.get(), Current):
         raise NotInWorkflow(
             f"{word} was called in the body of a step, whose time is not durable",
             hint="wait in the workflow, between two steps",
         )
-    return calling_scope(word)
 
 
 def sleep_in(scope: Scope | None, duration: Duration) -> Coroutine[Any, Any, None]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from durable import publish, step, workflow
+from durable import publish, step, sync, wait_event, workflow
 
 
 @step
@@ -107,3 +107,15 @@ async def mend(word: str) -> str:
 @workflow
 async def mendable(word: str) -> list[str]:
     return [await note("first"), await mend(word), await note("last")]
+
+
+@workflow(events={"approval": dict[str, int]})
+async def approved(timeout: str = "10d") -> int:
+    said = await wait_event("approval", timeout=timeout)
+    return int(said["limit"])
+
+
+@workflow
+def nap(duration: str) -> str:
+    sync.sleep(duration)
+    return "rested"

@@ -40,7 +40,7 @@ def read(arguments: argparse.Namespace) -> Asked:
     call: Call = ((), {})
     if arguments.input is not None:
         call = values.call_from_json(
-            _text(arguments.input), definition.signature, definition.hints, name=definition.name
+            text_of(arguments.input), definition.signature, definition.hints, name=definition.name
         )
     # Encoded once here, for its errors: nothing is opened or written for a bad call.
     values.encode_call(definition.signature, definition.hints, *call, name=definition.name)
@@ -62,13 +62,18 @@ def encoded(arguments: argparse.Namespace, workflow: str) -> msgspec.Raw | None:
             f"no target defines workflow {workflow!r}", hint="name its file: --target file.py"
         )
     call = values.call_from_json(
-        _text(arguments.input), definition.signature, definition.hints, name=workflow
+        text_of(arguments.input), definition.signature, definition.hints, name=workflow
     )
     raw = values.encode_call(definition.signature, definition.hints, *call, name=workflow)
     return msgspec.Raw(raw)
 
 
-def _text(given: str) -> bytes:
+def text_of(given: str) -> bytes:
+    """What an --input says: the text itself, a file's, or that of standard input.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
     if given == "-":
         return sys.stdin.buffer.read()
     if not given.startswith("@"):

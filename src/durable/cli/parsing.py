@@ -38,6 +38,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         _show,
         _result,
         _tail,
+        _send,
         _cancel,
         _sweep,
         _workers,
@@ -159,6 +160,20 @@ def _tail(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands, "tail", "tailing", "follow a run's calls and published progress until it is over"
     )
     parser.add_argument("run", metavar="RUN")
+
+
+def _send(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "send", "sending", "send an event to a run")
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("name", metavar="NAME", help="of the event that the run waits for")
+    parser.add_argument(
+        "--input", metavar="JSON", help="its value, @file, or - for stdin; default: null"
+    )
+    parser.add_argument("--key", help="the same key again is the same event; default: a new one")
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="TARGET",
+        help="where the workflow is, to check the value; default: `targets` of [tool.durable]",
+    )  # fmt: skip
 
 
 def _cancel(commands: argparse._SubParsersAction[_Parser]) -> None:

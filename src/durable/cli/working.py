@@ -18,7 +18,7 @@ from durable.cli.interrupts import asked_to_stop
 from durable.cli.targets import load_all
 from durable.configuration import code_version, settings
 from durable.errors import UsageError
-from durable.protocol import durations
+from durable.protocol import durations, names
 from durable.protocol.leases import Terms
 from durable.protocol.names import check_id
 from durable.runtime import locks
@@ -55,14 +55,24 @@ def worker(arguments: argparse.Namespace) -> int:
         runtime_folder=locks.runtime_folder(store.backend.lock_folder, os.environ),
     )
     work = partial(_work, until_idle=arguments.until_idle, as_json=arguments.json)
-    carrier = anyio.run(work, store, served, options)
-    _tell(carrier, options.label, as_json=arguments.json)
+    carrier, parked = anyio.run(work, store, served, options)
+    _tell(carrier, options.label, parked, as_json=arguments.json)
     return exits.DONE
 
 
-def _tell(carrier: str, label: str, *, as_json: bool) -> None:
+def _tell(carrier: str, label: str, parked: int = 0, *, as_json: bool) -> None:
     if as_json:
-        output.document({"worker": carrier, "label": label})
+        output.document({"worker": carrier, "label": label, "parked": parked})
+    elif parked:
+        print(
+            f"runs that wait and need no worker now: {parked} (durable list --status parked)",
+            file=sys.stderr,
+        )
+
+
+async def _count_parked(store: Store) -> int:
+    """How many runs wait for a time, an event or another run."""
+    return len({names.timer_run(stored.name) async for stored in store.list(names.TIMERS)})
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -81,9 +91,10 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 async def _work(
     store: Store, served: Workflows, options: Options, *, until_idle: bool, as_json: bool
-) -> str:
-    """Returns the id that the worker had at the end."""
+) -> tuple[str, int]:
+    """The id that the worker had at the end, and how many runs it leaves parked if it is idle."""
     carrier = Worker(store, served, options)
+    parked = 0
     ended = anyio.Event()
 
     async def work(task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -103,13 +114,15 @@ async def _work(
                     log.warning("a task that does not unwind is left behind: the process ends")
                     _tell(carrier.id, options.label, as_json=as_json)
                     exits.leave_now(exits.DONE)
+        if until_idle:
+            parked = await _count_parked(store)
     finally:
         with anyio.CancelScope(shield=True):
             await store.aclose()
     log.info("worker %s (%s) has stopped", carrier.id, options.label)
     if carrier.refusal is not None:
         raise carrier.refusal
-    return carrier.id
+    return carrier.id, parked
 
 
 def _log_to_stderr() -> None:

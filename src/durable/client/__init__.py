@@ -18,6 +18,7 @@ from durable.client.reading import Status as Status
 from durable.client.reading import StepSummary as StepSummary
 from durable.client.schedules import Schedules as Schedules
 from durable.client.schedules import ScheduleSummary as ScheduleSummary
+from durable.client.sending import SendAnswer as SendAnswer
 from durable.client.skipping import Skipped as Skipped
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "RunSummary",
     "ScheduleSummary",
     "Schedules",
+    "SendAnswer",
     "Skipped",
     "Status",
     "StepSummary",

@@ -193,7 +193,7 @@ class Client(Coordination, Repair):
         """
         start = await reading.read_start(self.store, id)
         definition = workflows().get(start.workflow)
-        return Handle(self.store, id, start, None if definition is None else definition.returns)
+        return Handle(self.store, id, start, definition)
 
     def list(
         self,
@@ -241,7 +241,7 @@ class Client(Coordination, Repair):
             assert started.current is not None
             start = reading.decode_start(request.run, started.current)
             requests.check_same(request, start)
-        return Handle(self.store, request.run, start, request.definition.returns)
+        return Handle(self.store, request.run, start, request.definition)
 
     async def _revived(self, request: Request, started: Written | Refused) -> Written | Refused:
         """The id of a purged run is free: ours is a new run in the place of the tombstone."""

@@ -7,13 +7,15 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 import anyio
 import msgspec
 
-from durable.client import cancelling, reading, skipping
+from durable.client import cancelling, reading, sending, skipping
 from durable.client.cancelling import CancelAnswer
 from durable.client.reading import Status, StepSummary
+from durable.client.sending import SendAnswer
 from durable.errors import NeedsAttention, RunCancelled, RunFailed, UsageError
 from durable.protocol import failures, records, values
 from durable.protocol.failures import Failure
 from durable.protocol.records import Result, Start
+from durable.runtime.definitions import WorkflowDefinition
 from durable.store import Pace, Store
 
 R = TypeVar("R")
@@ -30,14 +32,16 @@ class Handle(Generic[R]):
         store: where it is.
         run: its id.
         start: the `start` record that names the instance.
-        returns: the workflow's return annotation; None if it is unknown here.
+        definition: of the workflow; None if this program does not have its code.
     """
 
-    def __init__(self, store: Store, run: str, start: Start, returns: object = None) -> None:
+    def __init__(
+        self, store: Store, run: str, start: Start, definition: WorkflowDefinition | None = None
+    ) -> None:
         self._store = store
         self._run = run
         self._start = start
-        self._returns = returns
+        self._definition = definition
 
     @property
     def id(self) -> str:
@@ -116,6 +120,30 @@ class Handle(Generic[R]):
             return answer
         return (await recorded(self, timeout)).status
 
+    async def send(self, name: str, value: object = None, *, key: str | None = None) -> SendAnswer:
+        """Send an event to the run, for `wait_event(name)` there.
+
+        It is kept if the run does not wait for it yet, and reaches at most one wait.
+
+        Args:
+            name: of the event.
+            value: checked against the type that the workflow declares for the event, if this
+                program has its code.
+            key: the same key again is the same event: a repeated request changes nothing. By
+                default each is an event of its own.
+
+        Returns:
+            `accepted`: the run was not over when the event was stored. `finished`: it was, so
+            nobody will see the event.
+
+        Raises:
+            InvalidArguments: the value does not fit the type, or cannot be stored.
+            NotFound: the id does not stand for this instance any more.
+            StoreUnavailable: it may have been sent or not; ask again with the same key.
+        """
+        raw = sending.encoded(name, value, self._definition and self._definition.events.get(name))
+        return await sending.send(self._store, self._run, self._start.instance, name, raw, key=key)
+
     async def status(self) -> Status:
         """`waiting`, `running`, `parked`, `needs-attention`, `completed`, `failed` or `cancelled`.
 
@@ -178,7 +206,9 @@ def outcome_of(handle: Handle[R], result: Result) -> R:
     if isinstance(result.value, msgspec.UnsetType):
         return cast("R", None)
     try:
-        return cast("R", values.decode(result.value, handle._returns))
+        return cast(
+            "R", values.decode(result.value, handle._definition and handle._definition.returns)
+        )
     except values.Undecodable as e:
         raise UsageError(
             f"the recorded result of run {run!r} does not fit the return annotation of "

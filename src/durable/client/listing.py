@@ -13,7 +13,7 @@ import msgspec
 from durable.client.reading import Status, Workers
 from durable.protocol import names
 from durable.protocol.records import Attention, History
-from durable.runtime import reading
+from durable.runtime import reading, timers
 from durable.store import Store
 
 H = TypeVar("H", Attention, History)
@@ -44,7 +44,8 @@ class RunSummary:
 class RunList:
     """An asynchronous iterator of RunSummary. No generator: it may be left at any item.
 
-    Each run is shown once: an outcome goes before a marker, a marker before an attention hint.
+    Each run is shown once: an outcome goes before a marker, a marker before an attention hint, that
+    before a timer hint.
     """
 
     def __init__(
@@ -91,10 +92,10 @@ class RunList:
         """Runs that are not over, unless they have just ended, then those that ended today."""
         live = await self._live()  # first: a run that ends meanwhile is then in the history
         flagged = await self._flagged()
+        parked = await self._parked()
         today = await self._ended(f"history/{self._today}/")
         over = {(summary.id, summary.instance) for summary in today}
-        held = {summary.id for summary in live}
-        waiting = live + [s for s in flagged if s.id not in held]
+        waiting = _first_of_each(live, flagged, parked)
         waiting = [s for s in waiting if (s.id, s.instance) not in over]
         waiting.sort(key=lambda s: s.started, reverse=True)
         return waiting + today
@@ -130,6 +131,17 @@ class RunList:
                 )
         return found
 
+    async def _parked(self) -> list[RunSummary]:
+        """Each run once, by the hint that comes first."""
+        found = []
+        async for stored in self._store.list(names.TIMERS):
+            hint = await timers.read(self._store, stored)
+            if hint is not None:
+                status = Status("parked", hint.waits_for)
+                started = hint.created or stored.created
+                found.append(RunSummary(hint.run, hint.workflow, status, hint.instance, started))
+        return found
+
     async def _ended(self, prefix: str, *, before: str = "") -> list[RunSummary]:
         found = []
         async for stored in self._store.list(prefix):
@@ -144,6 +156,14 @@ class RunList:
                     )
                 )  # fmt: skip
         return found[::-1]
+
+
+def _first_of_each(*listed: list[RunSummary]) -> list[RunSummary]:
+    found: dict[str, RunSummary] = {}
+    for summaries in listed:
+        for summary in summaries:
+            found.setdefault(summary.id, summary)
+    return list(found.values())
 
 
 def queue_of(marker: str) -> str:

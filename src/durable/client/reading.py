@@ -10,8 +10,8 @@ from urllib.parse import unquote
 import msgspec
 
 from durable.errors import NeedsAttention, NotFound
-from durable.protocol import leases, names, records, singletons, values
-from durable.protocol.records import Holder, Lease, Presence, Published, Result, Start, Step
+from durable.protocol import leases, moments, names, records, singletons, values
+from durable.protocol.records import Holder, Lease, Presence, Published, Result, Start, Step, Wait
 from durable.runtime import facts as facts_of_runs
 from durable.runtime import flags, reading
 from durable.runtime.facts import CorruptFact, Facts
@@ -57,7 +57,7 @@ class StepSummary:
         path: its place in the run's call tree.
         name: the step's name.
         outcome: `value`, `error`, `cancelled` or `abandoned`; `retrying` while only failed
-            attempts are recorded.
+            attempts are recorded; `waiting` while a wait has begun and is not over.
         value: what it returned, read without its annotation: users' classes are dicts.
         error: `type: message` of what it raised; of the last attempt while it is retrying.
         attempts: how often the body was tried.
@@ -218,12 +218,24 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     result = await read_result(store, run, start.instance)  # it may have ended meanwhile
     if result is not None:
         return Status(result.status, singletons.ending(result))
+    facts = await facts_of_runs.load(store, run)
+    if facts is not None and facts.result is None and not facts.fresh:
+        return Status("parked", what_it_waits_for(facts.waiting()))
     why = "its start was interrupted: start it again under the same id, or retry it"
     return Status("waiting", why, interrupted=True)
 
 
+def what_it_waits_for(waits: list[Wait]) -> str:
+    """The reason that is shown of a parked run: the deadline that comes first, and events."""
+    events = sorted({wait.name.removeprefix("event-") for wait in waits if wait.kind == "event"})
+    dues = [wait.due for wait in waits if wait.due is not None]
+    said = [f"for event {', '.join(map(repr, events))}"] if events else []
+    said += [f"until {moments.second(min(dues))}"] if dues else []
+    return " ".join(said)
+
+
 def summarize(facts: Facts) -> list[StepSummary]:
-    """The recorded calls in their order, then those that have only failed attempts so far."""
+    """The recorded calls in their order, then the open ones that have left a trace so far."""
     journal = facts.journal()
     done = [_summary(step) for step in journal.order]
     paths = {step.path for step in journal.order}
@@ -236,7 +248,14 @@ def summarize(facts: Facts) -> list[StepSummary]:
         for path, attempt in journal.attempts.items()
         if path not in paths
     ]  # fmt: skip
-    return done + tried
+    return done + tried + [_open_wait(wait) for wait in facts.waiting()]
+
+
+def _open_wait(wait: Wait) -> StepSummary:
+    return StepSummary(
+        path=wait.path, name=wait.name, outcome="waiting", value=None, error="", attempts=0,
+        epoch=wait.epoch, time=wait.time, note=what_it_waits_for([wait]),
+    )  # fmt: skip
 
 
 def _summary(step: Step) -> StepSummary:

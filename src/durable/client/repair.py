@@ -250,7 +250,7 @@ def _check_failed(id: str, facts: Facts) -> None:
 
 def _handle(store: Store, run: str, start: Start) -> Handle[Any]:
     definition = workflows().get(start.workflow)
-    return Handle(store, run, start, None if definition is None else definition.returns)
+    return Handle(store, run, start, definition)
 
 
 def _taken(run: str) -> Conflict:

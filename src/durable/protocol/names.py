@@ -215,6 +215,11 @@ def timer_due(name: str) -> str:
     return name[len(TIMERS) :].split("/", 1)[0]
 
 
+def timer_run(name: str) -> str:
+    """The run in the name of a timer hint."""
+    return unquote(name[len(TIMERS) :].split("/", 2)[1])
+
+
 def history(ended: str, run: str) -> str:
     """`ended` is the recorded end in UTC, `2026-11-29T19:04:43.123Z`."""
     day, clock = ended.split("T")

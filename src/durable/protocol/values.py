@@ -84,19 +84,28 @@ def encode_result(value: object, annotation: object, *, name: str) -> tuple[byte
         raise _unencodable_result(e, value, name) from e
 
 
-def encode_argument(value: object, what: str) -> msgspec.Raw:
-    """A value without an annotation, as it is stored.
+def encode_argument(
+    value: object,
+    what: str,
+    annotation: object = None,
+    *,
+    hint: str = "builtins, datetimes, Decimals and UUIDs are stored as they are",
+) -> msgspec.Raw:
+    """A value that was given, as it is stored.
+
+    Args:
+        value: checked against the annotation, if there is one.
+        what: it is; the message of the error begins with this.
+        annotation: None if its type is not known.
+        hint: what to do if it cannot be stored.
 
     Raises:
-        InvalidArguments: it cannot be; the message begins with `what`.
+        InvalidArguments: it cannot be, or does not fit.
     """
     try:
-        data, _ = encode_checked(value)
+        data, _ = encode_checked(value, annotation)
     except Unencodable as e:
-        raise InvalidArguments(
-            f"{what} cannot be stored: {e.said_of('value')}",
-            hint="builtins, datetimes, Decimals and UUIDs are stored as they are",
-        ) from e
+        raise InvalidArguments(f"{what} cannot be stored: {e.said_of('value')}", hint=hint) from e
     return msgspec.Raw(data)
 
 

@@ -150,7 +150,7 @@ class Inbox:
                         self._kick()
                         await stand(wish)
             await performer.gate.check_open(branch)
-            if not wish.begun and wish.answer is None:  # the run is cancelled
+            if not wish.begun and performer.cancelling.covers(call):
                 self._end(wish, CANCELLED)
         except anyio.get_cancelled_exc_class() as e:
             await performer.cancellations.let_tasks_begin()

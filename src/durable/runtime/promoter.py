@@ -31,6 +31,7 @@ class Promoter:
         self._polling = polling
         self._dues: list[float] = []  # those known, a heap
         self._list_at = 0.0
+        self._looking = anyio.Lock()
 
     def expect(self, due: float) -> None:
         """A run was parked here until then."""
@@ -38,7 +39,14 @@ class Promoter:
             heapq.heappush(self._dues, due)
 
     async def look(self) -> int:
-        """Wake what is due, if anything may be; the number of runs woken."""
+        """Wake what is due, if anything may be; the number of runs woken.
+
+        Whoever asks while another look is under way waits for it.
+        """
+        async with self._looking:
+            return await self._look()
+
+    async def _look(self) -> int:
         now, boot = self._store.now(), self._store.system.boot()
         due = bool(self._dues) and self._dues[0] <= now
         if not due and not (self._polling and boot >= self._list_at):

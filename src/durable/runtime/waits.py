@@ -136,7 +136,9 @@ class Waits:
         """The course of a wait for an event, or for a deadline alone."""
 
         async def stand(wish: Wish) -> None:
-            if call.event is None or not await self.inbox.has(call.event):
+            if call.event is not None and await self.inbox.has(call.event):
+                await wish.decided.wait()
+            else:
                 await self._stand(call, branch, wish)
 
         outcome = await self.performer.perform(

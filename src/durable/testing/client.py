@@ -24,7 +24,7 @@ class TestHandle(Handle[R]):
     __test__ = False  # its name starts as pytest's classes do
 
     def __init__(self, handle: Handle[R], news: News) -> None:
-        super().__init__(handle._store, handle._run, handle._start, handle._returns)
+        super().__init__(handle._store, handle._run, handle._start, handle._definition)
         self._news = news
 
     async def result(self, timeout: float | None = None) -> R:

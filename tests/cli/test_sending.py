@@ -1,0 +1,60 @@
+"""`durable send`, and what the command line says of runs that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.command import FLOWS, Done, begin, durable
+
+Cli = Callable[..., Done]
+
+APPROVED = f"{FLOWS}:approved"
+NAP = f"{FLOWS}:nap"
+
+
+def test_an_event_from_the_command_line(cli: Cli) -> None:
+    """A parked run is shown as parked; an event wakes it; a run that is over says so."""
+    cli("start", APPROVED, "--id", "x")
+    idle = cli("worker", FLOWS, "--until-idle", "--json")
+    assert idle.document["parked"] == 1
+
+    shown = cli("show", "x")
+    assert "status    parked\nwhy       for event 'approval' until" in shown.out
+    assert "event-approval.1: for event" in shown.out
+    assert cli("list", "--status", "parked", "--json").document["runs"][0]["run"] == "x"
+
+    sent = cli("send", "x", "approval", "--input", '{"limit": 7}', "--key", "k", "--json")
+    assert (sent.code, sent.document["answer"]) == (0, "accepted")
+    cli("worker", FLOWS, "--until-idle")
+    assert cli("result", "x").out == "7\n"
+    late = cli("send", "x", "approval", "--input", '{"limit": 8}')
+    assert (late.code, late.out) == (1, "finished\n")
+
+
+def test_a_value_that_does_not_fit_is_refused(cli: Cli) -> None:
+    """With the code at hand the value is checked before it is sent; an unknown run is said."""
+    cli("start", APPROVED, "--id", "x")
+
+    unfit = cli("send", "x", "approval", "--input", '{"limit": "seven"}', "--target", FLOWS)
+    assert unfit.code == 2
+    assert "the value of event 'approval' does not fit" in unfit.err
+    assert cli("send", "nobody", "approval").code == 3
+
+
+def test_run_waits_in_the_foreground(folder: Path) -> None:
+    """`durable run` goes on until the run is over, parked or not; its worker keeps the time."""
+    running = begin("run", APPROVED, "--id", "x", folder=folder)
+    for _ in range(200):
+        if durable("show", "x", folder=folder).out.count("event-approval.1"):
+            break
+    sent = durable("send", "x", "approval", "--input", '{"limit": 7}', folder=folder)
+    out, _ = running.communicate(timeout=20)
+
+    assert sent.out == "accepted\n"
+    assert (running.returncode, out) == (0, "7\n")
+
+
+def test_a_sync_workflow_sleeps(cli: Cli) -> None:
+    """`sync.sleep` in a plain function: run in the foreground it takes its time and goes on."""
+    assert cli("run", NAP, "--input", '{"duration": "200ms"}').out == '"rested"\n'
