@@ -31,6 +31,11 @@ async def pass_time(w: World, process: Process, seconds: float, **options: Any) 
     return await w.process(**options)
 
 
+def concerns(name: str, run: str = "r") -> bool:
+    """Whether an object of that name is of the run."""
+    return f"/{run}/" in name or name.endswith(f"-{run}")
+
+
 def verbs(w: World) -> list[str]:
     """What the world's processes wrote for runs, as `create waits`, `replace live` and so on."""
     return [

@@ -15,7 +15,7 @@ from durable.protocol import names
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
-from tests.waits.long import DAY, parked, pass_time, verbs
+from tests.waits.long import DAY, concerns, parked, pass_time, verbs
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -241,7 +241,7 @@ def test_crash_at_each_write(backend: str) -> None:
 
             def dies(call: Any) -> None:
                 nonlocal written
-                if call.verb in {"create", "replace"} and "r" in call.name:
+                if call.verb in {"create", "replace"} and concerns(call.name):
                     written += 1
                     if written == crash_at:
                         process.kill()

@@ -14,7 +14,7 @@ from durable.protocol import names
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
-from tests.waits.long import DAY, parked, pass_time, stop
+from tests.waits.long import DAY, concerns, parked, pass_time, stop
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -132,7 +132,7 @@ def test_touch_while_parking_is_not_lost(backend: str) -> None:
 
             def watch(call: Any) -> None:
                 nonlocal seen
-                if "r" in call.name:
+                if concerns(call.name):
                     seen += 1
                     if seen == at:
                         send.set()
