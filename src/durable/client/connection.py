@@ -262,7 +262,7 @@ class Client(Coordination, Repair):
     async def _handle_in(self, held: LockRecord, definition: WorkflowDefinition) -> Handle[Any]:
         """Of the run that holds a singleton's lock."""
         run, start = await reading.joined(self.store, Holder(held.run, held.instance, held.since))
-        return Handle(self.store, run, start, definition.returns)
+        return Handle(self.store, run, start, definition)
 
     async def _hire(self, definition: WorkflowDefinition) -> Worker:
         """The worker of this client, which carries only what it is handed."""
