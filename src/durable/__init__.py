@@ -31,6 +31,7 @@ from durable.protocol.schedules import cron as cron
 from durable.protocol.schedules import every as every
 from durable.runtime.publishing import publish as publish
 from durable.runtime.scopes import current as current
+from durable.runtime.scopes import unwinding as unwinding
 from durable.waiting import sleep as sleep
 from durable.waiting import sleep_until as sleep_until
 from durable.waiting import wait_event as wait_event
@@ -53,6 +54,7 @@ __all__ = [
     "sleep_until",
     "step",
     "sync",
+    "unwinding",
     "wait_event",
     "workflow",
 ]

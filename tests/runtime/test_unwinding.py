@@ -494,3 +494,111 @@ def test_drain_between_attempts(backend: str) -> None:
     assert seconds < 2
     assert len(one.attempts()) == 1
     assert one.steps() == {}
+
+
+# -- durable.unwinding ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("why", ["lease", "drain", "cancelled"])
+@backends
+def test_code_can_tell_that_it_is_unwound(backend: str, why: str) -> None:
+    """In `finally`, of the function, of a branch, of a body and of a task of the user's own."""
+
+    @a_step
+    async def body(x: int) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append(("body", x, durable.unwinding()))
+
+    async def own() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append(("task", durable.unwinding()))
+
+    async def branch(x: int) -> None:
+        try:
+            await body(x)
+        finally:
+            seen.append(("branch", x, durable.unwinding()))
+
+    async def w() -> None:
+        seen.append(durable.unwinding())
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(own)
+                await durable.gather(branch(1), branch(2))
+        finally:
+            seen.append(durable.unwinding())
+
+    one = Run(a_workflow(w))
+
+    async def main() -> None:
+        async def meanwhile(execution: Execution) -> None:
+            await at_rest(execution)
+            execution.close(Stopped(why))
+
+        await one.execute(meanwhile=meanwhile)
+        assert not durable.unwinding()
+
+    run(backend, main)
+
+    assert seen[0] is False
+    assert seen[-1] is True
+    assert sorted(seen[1:-1]) == [
+        ("body", 1, True), ("body", 2, True), ("branch", 1, True), ("branch", 2, True),
+        ("task", True),
+    ]  # fmt: skip
+    assert one.steps() == {}
+
+
+@backends
+def test_a_thread_can_tell_that_it_is_unwound(backend: str) -> None:
+    """In the `finally` of a sync workflow, and outside any run it is not so."""
+
+    def w() -> None:
+        try:
+            durable.sync.run(forever(1))
+        finally:
+            seen.append(durable.unwinding())
+
+    one = Run(a_workflow(w))
+
+    async def meanwhile(execution: Execution) -> None:
+        while not one.begun:
+            await anyio.sleep(0.01)
+        execution.close(LEASE)
+
+    async def main() -> None:
+        await one.execute(meanwhile=meanwhile)
+        while not [entry for entry in seen if isinstance(entry, bool)]:
+            await anyio.sleep(0.01)
+
+    run_with_threads(backend, main)
+
+    assert [entry for entry in seen if isinstance(entry, bool)] == [True]
+    assert not durable.unwinding()
+
+
+@backends
+def test_errors_and_ends_are_no_unwinding(backend: str) -> None:
+    """A run that fails, ends or is cancelled is over: its `finally` is the last word."""
+
+    async def w(how: str) -> None:
+        try:
+            if how == "fails":
+                await bad(1)
+            await forever(1) if how == "cancelled" else await s(1)
+        finally:
+            seen.append(durable.unwinding())
+
+    async def meanwhile(execution: Execution) -> None:
+        await at_rest(execution)
+        execution.cancelling.ask(one.put_cancel())
+
+    for how in ("fails", "ends", "cancelled"):
+        one = Run(a_workflow(w), (how,))
+        run(backend, lambda one=one: one.execute(meanwhile=meanwhile))  # type: ignore[misc]
+
+    assert [entry for entry in seen if isinstance(entry, bool)] == [False] * 3

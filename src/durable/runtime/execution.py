@@ -58,7 +58,7 @@ from durable.runtime.parking import Parking
 from durable.runtime.performing import Performer
 from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
-from durable.runtime.scopes import Current, Scope
+from durable.runtime.scopes import Current, Scope, executing
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Threads
 from durable.runtime.turnstile import Turnstile
@@ -161,7 +161,8 @@ class Execution:
         self._limits = Limits(
             run_id=run_id, deadline=deadline, cleanup=definition.cleanup_timeout,
             cleaning_since=journal.cleaning_since, now=around.store.now, gate=self._gate,
-            function=self._function, cancelling=self.cancelling, spawn=self._spawn,
+            parking=self.parking, function=self._function, cancelling=self.cancelling,
+            spawn=self._spawn,
         )  # fmt: skip
 
     def _make_parking(self, around: Surroundings, deadline: float) -> Parking:
@@ -231,6 +232,14 @@ class Execution:
 
         `ended` may be set earlier: a task that refuses to unwind is left behind.
         """
+        token = executing.set(self)  # for all that begins here
+        try:
+            await self._run_in_group()
+        finally:
+            executing.reset(token)
+        self._threads.let_go()
+
+    async def _run_in_group(self) -> None:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             if not self.has_looked:
@@ -244,7 +253,6 @@ class Execution:
                 raise
             if self._helped or not self._over:  # else nothing is left to cancel, which costs
                 tasks.cancel_scope.cancel()
-        self._threads.let_go()
 
     def close(self, why: Closing) -> None:
         """Unwind now; the first reason given counts."""

@@ -15,6 +15,7 @@ from durable.runtime.cancelling import Cancelling
 from durable.runtime.closing import Finished
 from durable.runtime.function import CUT_GRACE, Function
 from durable.runtime.gate import Gate
+from durable.runtime.parking import Parking
 
 
 @dataclass(kw_only=True)
@@ -35,6 +36,7 @@ class Limits:
     cleaning_since: float | None
     now: Callable[[], float]
     gate: Gate
+    parking: Parking
     function: Function
     cancelling: Cancelling
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
@@ -69,6 +71,7 @@ class Limits:
     def limit_cleanup(self) -> None:
         """The run is cancelled: its function has so long, whatever it does."""
         since = self.now() if self.cleaning_since is None else self.cleaning_since
+        self.parking.not_beyond(since + self.cleanup)
         self.spawn(partial(self._end_cleanup, since + self.cleanup - self.now()))
 
     async def _end_cleanup(self, seconds: float) -> None:

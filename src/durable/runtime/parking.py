@@ -91,6 +91,11 @@ class Parking:
         self._changed = anyio.Event()
         self._changes = 0
 
+    def not_beyond(self, time: float) -> None:
+        """Something is to be done at that time, in store time, even if the run is parked."""
+        self._deadline = min(self._deadline, time)
+        self.changed()
+
     # -- what moves -------------------------------------------------------------------------------
 
     @contextlib.contextmanager

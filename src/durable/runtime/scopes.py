@@ -21,6 +21,7 @@ import msgspec
 from durable.errors import NotInWorkflow, UnfinishedCalls
 from durable.protocol import values
 from durable.protocol.paths import Ordinals
+from durable.runtime.closing import Finished
 from durable.runtime.turns import strand
 
 if TYPE_CHECKING:
@@ -185,6 +186,20 @@ class Current:
 
 
 here: ContextVar[Scope | Current | None] = ContextVar("durable.here", default=None)
+executing: ContextVar[Execution | None] = ContextVar("durable.executing", default=None)
+
+
+def unwinding() -> bool:
+    """Whether the run goes on later or elsewhere, and its code only leaves this process.
+
+    That is so when the run is parked, handed over or has lost its worker's lease. A `finally`
+    block runs then too, and will run again. No durable call can be made in it; what it does
+    itself should be left undone if it is meant for the end of the run. It is False while a
+    cancelled run cleans up, and outside any run.
+    """
+    execution = executing.get()
+    closing = execution.closing if execution is not None else None
+    return closing is not None and not isinstance(closing, Finished)
 
 
 def current() -> Current:

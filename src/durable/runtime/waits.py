@@ -105,6 +105,11 @@ class Waits:
     def sleep(self, call: Sleep, branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:
         """The course of a sleep."""
         performer = self.performer
+        claimed = performer.claimed.get(call.path)
+        if claimed is not None and (claimed.due or 0.0) <= self.now():
+            # An earlier owner may have gone on behind it and told nobody yet: it is over, also
+            # for a run that is cancelled now.
+            call.cleanup = True
 
         async def body() -> tuple[Step, object]:
             wait = await self.begin(call, call.due_at)
