@@ -10,12 +10,13 @@ import pytest
 
 from durable.client import Handle
 from durable.client.handles import recorded
+from durable.concurrency import gather
 from durable.decorators import step, workflow
 from durable.errors import NeedsAttention, NotFound, RunCancelled
 from durable.protocol import names
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, virtual
-from tests.runtime.world import World, world
+from tests.runtime.world import DiesAt, World, world
 
 pytestmark = pytest.mark.anyio
 
@@ -173,6 +174,87 @@ async def test_run_that_needs_attention() -> None:
             await handle.cancel(wait=True)
 
 
+async def forget(name: str) -> None:
+    bodies[f"undo {name}"] += 1
+
+
+@step(name="cancel-test noted", undo=forget)
+async def noted(name: str) -> str:
+    bodies[name] += 1
+    return name
+
+
+drifted: list[bool] = []
+
+
+@workflow(name="cancel-test changing")
+async def changing() -> None:
+    await noted("kept")
+    await released("new" if drifted else "old")
+    await held("x")
+
+
+async def test_run_whose_code_has_changed() -> None:
+    """Cancelled while it needs attention, it ends without its code, and what it did is undone."""
+    drifted.clear()
+    async with world() as w:
+        handle = await started(w, "x", changing)
+        one = await w.process()
+        await w.until(lambda: bodies["x"] == 1)
+        one.kill()
+        drifted.append(True)
+        await w.process()
+        await w.attention("x")
+        bodies.clear()
+
+        assert await handle.cancel(wait=True) == "cancelled"
+
+        with pytest.raises(RunCancelled) as raised:
+            await handle.result()
+        (note,) = raised.value.__notes__
+        assert note.startswith("its own clean-up could not run: run 'x' recorded call")
+        assert bodies == {"undo kept": 1}
+        assert not [name for name in w.there() if name.startswith(("attention/", "live/"))]
+
+
+async def test_run_that_is_stuck_in_being_cancelled() -> None:
+    """Found stuck only then, it needs attention first; asked once more it ends without its code."""
+    drifted.clear()
+    async with world() as w:
+        handle = await started(w, "x", changing)
+        one = await w.process()
+        await w.until(lambda: bodies["x"] == 1)
+        one.kill()
+        drifted.append(True)
+        await handle.cancel()
+        await w.process()
+        await w.attention("x")
+        bodies.clear()
+        await anyio.sleep(600)
+        assert await handle.status() == "needs-attention"
+
+        assert await handle.cancel(wait=True) == "cancelled"
+        assert bodies == {"undo kept": 1}
+
+
+async def test_run_that_kills_its_workers() -> None:
+    """A cancelled run does not begin again what killed it, so it is not stopped for that."""
+    async with world() as w:
+        handle = await started(w, "x")
+        for _ in range(8):
+            one = await w.process()
+            before = bodies["x 0"]
+            with anyio.move_on_after(200):
+                await w.until(lambda before=before: bodies["x 0"] > before)  # type: ignore[misc]
+            one.kill()
+        await w.process()
+        await w.attention("x")
+        bodies.clear()
+
+        assert await handle.cancel(wait=True) == "cancelled"
+        assert bodies == {"release x": 1}
+
+
 async def test_unknown_runs_and_other_instances() -> None:
     """Nothing is written for an id that is not there, or means another instance now."""
     async with world() as w:
@@ -262,3 +344,53 @@ async def test_cancelled_in_the_very_moment_of_completion() -> None:
 
         assert await handle.cancel() == "requested"
         assert await handle.cancel(wait=True) == "completed"
+
+
+# -- crashes --------------------------------------------------------------------------------------
+
+
+@workflow(name="cancel-test saga")
+async def saga(name: str) -> None:
+    await noted(f"{name} 1")
+    try:
+        await gather(noted(f"{name} 2"), held(name))
+    finally:
+        await released(name)
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["unsent", "applied"])
+async def test_whatever_call_its_worker_dies_at(applied: bool) -> None:
+    """Cancelled in the middle, the run cleans up and is undone alike, whoever dies when."""
+    orders = set()
+    at = 0
+    while True:
+        at += 1
+        bodies.clear()
+        hold[:] = [3600.0]
+        async with world() as w:
+            death = DiesAt(at, applied)
+            handle = await started(w, "x", saga, "x")
+            await w.process(faults=death)
+            with anyio.move_on_after(30):
+                await w.until(lambda: bodies["x"] > 0)
+            await handle.cancel(reason="enough")
+            await w.process()
+
+            assert await handle.cancel(wait=True) == "cancelled", f"died at call {at}"
+
+            facts = await w.facts("x")
+            order = [(s.path, s.outcome) for s in facts.journal().order if s.kind == "undo"]
+            orders.add(tuple(order))
+            assert len(order) == len(facts.undos)
+            assert bodies["undo x 1"] <= 2, f"died at call {at}"
+            if "x" in bodies:
+                assert bodies["release x"] in {1, 2}, f"died at call {at}"
+        if not death.died:
+            break
+
+    assert at > 20
+    assert orders <= {
+        (("undo/cancel-test%20noted.2", "value"), ("undo/cancel-test%20noted.1", "value")),
+        (("undo/cancel-test%20noted.1", "value"),),
+        (),
+    }

@@ -20,13 +20,19 @@ UNDO = "undo"  # the kind of the records of undo actions
 
 
 def successes(steps: Iterable[Step]) -> set[str]:
-    """Paths of the calls that a retry keeps: those that gave a value and were not undone."""
+    """Paths of the calls that a retry keeps: those that gave a value and were not undone.
+
+    What a cancelled run did to clean up is not kept: at its end the retry cleans up again.
+    """
     found = list(steps)
     undone = {step.path.removeprefix(f"{UNDO}/") for step in found if step.kind == UNDO}
     return {
         step.path
         for step in found
-        if step.outcome == "value" and step.kind != UNDO and step.path not in undone
+        if step.outcome == "value"
+        and step.kind != UNDO
+        and not step.cleanup
+        and step.path not in undone
     }
 
 

@@ -79,6 +79,7 @@ class Step(msgspec.Struct, omit_defaults=True):
     note: str = ""  # who recorded it by hand, and why
     published: dict[str, msgspec.Raw] = {}  # by the body; not known to be in `state/` yet
     slept: list[Slept] = []
+    cleanup: bool = False  # made by a cancelled run that cleaned up
 
 
 class Wait(msgspec.Struct, omit_defaults=True):

@@ -188,6 +188,7 @@ class Performer:
             self.in_flight.begins(call.path)
             self.cancelling.claims()
             outcome, record = (self.recorder.outcome(call, "cancelled"), None), None
+        outcome[0].cleanup = call.cleanup and self.cancelling.asked is not None
         try:
             await (record or self.record_in_turn)(call, outcome[0], branch)
         finally:

@@ -14,7 +14,7 @@ import msgspec
 from durable.errors import RunCancelled, StoreError
 from durable.protocol import failures, moments, names, records, values
 from durable.protocol.journal import Journal, seen, suspicion
-from durable.protocol.records import Epoch, History, Result, Status, Wait
+from durable.protocol.records import Cancel, Epoch, History, Result, Status, Wait
 from durable.protocol.singletons import ending
 from durable.runtime import admission, markers, singletons, timers, undoing
 from durable.runtime.admission import Admission, Admitted, Turned
@@ -24,6 +24,7 @@ from durable.runtime.definitions import WorkflowDefinition, Workflows
 from durable.runtime.execution import Execution
 from durable.runtime.facts import CorruptFact, Facts, decode_result, load
 from durable.runtime.flags import flag, unflag
+from durable.runtime.flags import read as read_flag
 from durable.runtime.markers import Held
 from durable.runtime.solitude import Solitude
 from durable.runtime.surroundings import Progress, Surroundings
@@ -66,6 +67,7 @@ class Runner:
     result: Result | None = None
     refusal: Stopped | None = None  # the store refused a write for good
     attention: Attention | None = None
+    hopeless: Attention | None = None  # why a cancelled run ends without its code
     gone: anyio.Event = field(default_factory=anyio.Event)
     parked: Parked | None = None
     _stop: Stopped | None = None
@@ -184,8 +186,12 @@ class Runner:
         alone = False
         if self.why == "takeover":
             doubt = suspicion(journal.epochs, facts.recorded_epochs())
-            if doubt.solitary_deaths >= SOLITARY_DEATHS_MAX:
-                return Attention("crash-loop", _crash_loop(self.run, doubt.solitary_deaths))
+            deaths = doubt.solitary_deaths
+            if facts.cancel is not None:  # what killed them before is not begun again
+                later = {n: e for n, e in journal.epochs.items() if e.time >= facts.cancel.time}
+                deaths = suspicion(later, facts.recorded_epochs()).solitary_deaths
+            if deaths >= SOLITARY_DEATHS_MAX:
+                return Attention("crash-loop", _crash_loop(self.run, deaths))
             if doubt.alone:
                 alone = True
                 if not await self.solitude.wait_alone(self.run, self._is_leaving):
@@ -204,12 +210,10 @@ class Runner:
 
     async def _execute(self, facts: Facts, definition: WorkflowDefinition) -> bool:
         try:
-            args, kwargs = values.decode_call(
-                facts.start.input, definition.signature, definition.hints
-            )
+            args, kwargs = self._arguments(facts, definition)
         except values.Undecodable as e:
-            message = f"the input of run {self.run!r} does not fit {definition.name!r}: {e}"
-            return await self._park(facts, Attention("undecodable", message))
+            said = f"the input of run {self.run!r} does not fit {definition.name!r}: {e}"
+            return await self._stuck(facts, facts.cancel, Attention("undecodable", said))
         journal = facts.journal()
         epoch = await self._epoch(facts, journal)
         if isinstance(epoch, Attention):
@@ -225,7 +229,7 @@ class Runner:
             deadline=facts.start.deadline, cancel=facts.cancel, tick=facts.start.tick,
             takes=facts.takes, events=facts.events,
             passed=lambda wait: self._passed(facts, wait),
-            undos=undoing.by_path(facts.undos),
+            undos=undoing.by_path(facts.undos), over=self._given_up(facts.cancel),
         )  # fmt: skip
         if self._stop is not None:
             self.execution.close(self._stop)
@@ -237,6 +241,21 @@ class Runner:
         self.spawn(self.execution.run_to_end)
         await self.execution.ended.wait()
         return await self._act_on(facts, epoch)
+
+    def _arguments(
+        self, facts: Facts, definition: WorkflowDefinition
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
+        if self.hopeless is not None:
+            return (), {}  # the function does not run
+        return values.decode_call(facts.start.input, definition.signature, definition.hints)
+
+    def _given_up(self, asked: Cancel | None) -> Finished | None:
+        """What a cancelled run comes to whose code cannot go on."""
+        if self.hopeless is None:
+            return None
+        error = RunCancelled(message(self.run, asked))
+        error.add_note(f"its own clean-up could not run: {self.hopeless.message}")
+        return Finished(cancelled=True, failure=failures.from_exception(error))
 
     def _is_leaving(self) -> bool:
         return self._draining or self._stop is not None
@@ -256,7 +275,7 @@ class Runner:
                 ended = _of_finished(finished, epoch)
                 return await self._finish(facts, await self._record(facts, ended))
             case Attention() as attention:
-                return await self._park(facts, attention)
+                return await self._stuck(facts, self.execution.cancelling.asked, attention)
             case Parked() as parked:
                 return await self._park_waiting(facts, parked)
             case LateRecord():
@@ -359,6 +378,18 @@ class Runner:
         self.spawn(lambda: timers.drop(store, marker, name))
 
     # -- letting go -------------------------------------------------------------------------------
+
+    async def _stuck(self, facts: Facts, asked: Cancel | None, attention: Attention) -> bool:
+        """Its code cannot go on: a human or other code must decide.
+
+        If somebody has decided to cancel it, and it was stuck before, it ends without its code.
+        """
+        if asked is not None:
+            hint = await read_flag(self.around.store, facts.start.queue, self.run)
+            if hint is not None and hint.instance == facts.start.instance:
+                self.hopeless = attention
+                return False
+        return await self._park(facts, attention)
 
     async def _park(self, facts: Facts | None, attention: Attention) -> bool:
         """The run needs a human or other code: say so, then let the marker go."""
