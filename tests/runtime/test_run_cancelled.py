@@ -153,7 +153,7 @@ def test_back_off(backend: str) -> None:
     async def w() -> int:
         return int(await failing(1))
 
-    @a_step(retry=Retry(attempts=5, first=1000, max=1000))
+    @a_step(retry=Retry(attempts=5, first=9, max=9))
     async def failing(x: int) -> int:
         raise ValueError(x)
 

@@ -12,6 +12,7 @@ from durable import gather, sleep, wait_event
 from durable.client import Handle
 from durable.decorators import workflow
 from durable.errors import RunCancelled
+from durable.protocol.retries import Retry
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
@@ -85,6 +86,26 @@ def test_parked_event_wait(backend: str) -> None:
             outcomes = await cancelled(w, flow)
             assert outcomes == {"event-paid.1": "cancelled", "note.1": "value"}
             assert [take.outcome for take in (await w.facts("r")).takes] == ["cancelled"]
+
+    run(backend, main)
+
+
+def test_parked_back_off(backend: str) -> None:
+    """A step that waits long for its next attempt is not attempted again."""
+
+    @a_step(retry=Retry(attempts=5, first=DAY, max=DAY, jitter=False))
+    async def failing() -> None:
+        said.append("tried")
+        raise ConnectionError
+
+    @a_workflow
+    async def flow() -> None:
+        await failing()
+
+    async def main() -> None:
+        async with world() as w:
+            assert await cancelled(w, flow) == {"failing.1": "cancelled"}
+            assert said == ["tried"]
 
     run(backend, main)
 
