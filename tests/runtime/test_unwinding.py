@@ -475,7 +475,7 @@ def test_drain_waits_for_a_body(backend: str) -> None:
 def test_drain_between_attempts(backend: str) -> None:
     """A run that waits for its next attempt has no body in flight: it stops at once."""
 
-    @a_step(retry=Retry(attempts=3, first=60, factor=1))
+    @a_step(retry=Retry(attempts=3, first=9, factor=1))
     async def failing() -> None:
         raise ValueError
 
