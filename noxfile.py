@@ -23,6 +23,8 @@ ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
 VERSIONS = nox.project.python_versions(PROJECT)
 CRASH = "tests/crash/run.py"
+SIMULATE = "tests/simulation/run.py"
+PLANTED = "tests/simulation/hunt.py"
 # `pip` is quiet and does not ask for a newer self: a log is read for what went wrong.
 PIP_ENV = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_QUIET": "1"}
 
@@ -102,6 +104,20 @@ def cron(session: nox.Session) -> None:
 
 
 @nox.session
+def simulate(session: nox.Session) -> None:
+    """Random schedules, single faults: `nox -s simulate -- --seeds 1000`, `-- --exhaustive`."""
+    _install(session, "-e", ".[test]")
+    session.run("python", SIMULATE, *session.posargs)
+
+
+@nox.session
+def planted(session: nox.Session) -> None:
+    """Bugs planted in the code, each of which the simulation must find."""
+    _install(session, "-e", ".[test]")
+    session.run("python", PLANTED, *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure beside the peers: `nox -s bench -- steps --json`."""
     _install(session, "-e", ".[test]")
@@ -129,7 +145,17 @@ def _layers(session: nox.Session) -> None:
 
 def _pytest(session: nox.Session, *args: str) -> None:
     others = os.pathsep.join(_interpreters(session))
-    session.run("pytest", *args, env={"DURABLE_PYTHONS": others})
+    env = {"DURABLE_PYTHONS": others, "DURABLE_ROTATION": _commit()}
+    session.run("pytest", *args, env=env)
+
+
+def _commit() -> str:
+    """The commit that is checked out: which part of the simulated faults takes its turn."""
+    git = shutil.which("git")
+    if git is None:
+        return ""
+    command = [git, "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout
 
 
 # -- environments ----------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import anyio
 import msgspec
 
 from durable.protocol import attempts, names
@@ -29,6 +28,7 @@ from durable.protocol.records import (
     Undo,
     Wait,
 )
+from durable.runtime.branches import map_in
 from durable.store import Store, Stored
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -227,19 +227,15 @@ def _add(facts: Facts, run: str, stored: Stored) -> None:
 async def _with_bodies(store: Store, listed: list[Stored]) -> list[Stored]:
     """The same objects, each with its body: the large ones are read, some at a time."""
     found = list(listed)
-    limit = anyio.CapacityLimiter(READS_AT_ONCE)
 
     async def fill(index: int) -> None:
-        async with limit:
-            stored = await store.read(found[index].name)
+        stored = await store.read(found[index].name)
         if stored is not None:
             found[index] = stored
 
     large = [i for i, stored in enumerate(found) if stored.body is None]
     if large:
-        async with anyio.create_task_group() as tasks:
-            for index in large:
-                tasks.start_soon(fill, index)
+        await map_in(None, fill, large, READS_AT_ONCE)
     return [stored for stored in found if stored.body is not None]
 
 

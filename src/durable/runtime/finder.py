@@ -73,8 +73,11 @@ class Finder:
         if rung or system.boot() >= self._list_at:
             await self._list_now(whole=rung or system.boot() >= self._whole_at)
         if system.boot() >= self._attention_at:
-            await self._look_at_attention()
-            self._attention_at = system.boot() + ATTENTION_SLOWER * pace.slow
+            woken = await self._look_at_attention()
+            if woken:  # take them before workers of the code that gave up do, or try again soon
+                await self._list()
+            pause = pace.busy if woken else ATTENTION_SLOWER * pace.slow
+            self._attention_at = system.boot() + pause
 
     async def _list_now(self, *, whole: bool) -> None:
         system, pace = self._store.system, self._store.pace
@@ -160,9 +163,11 @@ class Finder:
                     found.unowned.append(stored)
         return found
 
-    async def _look_at_attention(self) -> None:
+    async def _look_at_attention(self) -> int:
+        woken = 0
         for queue in self._options.queues:
-            await flags.wake_flagged(
+            woken += await flags.wake_flagged(
                 self._store, queue, version=self._options.version, serves=self._holdings.serves,
                 live=self._live, token=self._store.system.token,
             )  # fmt: skip
+        return woken

@@ -72,13 +72,14 @@ async def wake_flagged(
     serves: Callable[[str], bool],
     live: Container[str],
     token: Callable[[], str],
-) -> None:
+) -> int:
     """Wake the runs that wait for other code and have not been tried by this version.
 
     Parking again puts the version into the hint, so each version tries a run once. A run taken
     by a worker of an older version meanwhile is simply woken again. Runs in `live` have a
-    marker already.
+    marker already. Returns how many were woken.
     """
+    woken = 0
     async for stored in store.list(names.attention_folder(queue)):
         hint = await record(store, stored, _decoder)
         if hint is None or hint.run in live:
@@ -92,6 +93,8 @@ async def wake_flagged(
             continue
         if start is not None:
             await markers.wake(store, hint.run, start, flagged=True, nonce=token)
+            woken += 1
+    return woken
 
 
 async def _replace(store: Store, stored: Stored, hint: Attention) -> Written | Refused:

@@ -133,9 +133,9 @@ class Holdings:
         rest = self._backlog = unowned[room:]
         async with anyio.create_task_group() as tasks:
             for stored in unowned[:room]:
-                tasks.start_soon(self.take, stored)
+                tasks.start_soon(self._try_to_take, stored)
             for stored in of_the_dead[: max(0, room - len(unowned))]:
-                tasks.start_soon(self.take, stored, "takeover")
+                tasks.start_soon(self._try_to_take, stored, "takeover")
         return rest
 
     @property
@@ -172,6 +172,14 @@ class Holdings:
         finally:
             self._taking.discard(run)
             self._tell()
+
+    async def _try_to_take(self, stored: Stored, why: Why | None = None) -> bool:
+        """As `take`; a store that fails costs this run a look, and nobody anything else."""
+        try:
+            return await self.take(stored, why)
+        except StoreError as e:
+            log.warning("could not take a run: %s", e.message)
+            return False
 
     async def start_here(self, run: str, start: Start) -> Written | Refused:
         """Start a run and hold it at once: marker and `start` are created side by side.
@@ -262,12 +270,7 @@ class Holdings:
             self._on_change()
 
     async def _take_next(self, stored: Stored) -> None:
-        try:
-            taken = await self.take(stored)
-        except StoreError as e:
-            log.warning("could not take a run: %s", e.message)
-            taken = False
-        if not taken:
+        if not await self._try_to_take(stored):
             self._refill()
 
     def _spawn(self, work: Work) -> None:

@@ -93,7 +93,8 @@ class Identity:
             describe_running=describe_running,
         )  # fmt: skip
         self.around = Surroundings(
-            store=store.patient(None), system=store.system, trusted=self.keeper.trusted,
+            store=store.patient(None, before_write=self.keeper.held), system=store.system,
+            trusted=self.keeper.trusted,
             steps=anyio.CapacityLimiter(options.threads),
             workflows=anyio.CapacityLimiter(options.concurrency),
             observe=options.observe, body_of=options.body_of, crowded=crowded,

@@ -19,6 +19,7 @@ a core loses nothing. It watches that loop, too, and warns when it stands still 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from collections.abc import Callable
@@ -140,18 +141,30 @@ class LeaseKeeper:
             await tenure.news.wait()
         return False
 
+    async def held(self) -> None:
+        """Returns while the lease is trusted, or once it is again: before a write under it.
+
+        Never, if it is lost: whoever does something under a lease is cancelled with it.
+        """
+        while not self.trusted():
+            tenure = self._tenure
+            if tenure is None or self._lost:
+                await anyio.sleep_forever()
+            else:
+                await tenure.news.wait()
+
     async def release(self) -> bool:
         """Stop renewing and delete the lease; `acquire` may then be called again.
 
         Returns:
-            False: it was lost, or the store did not answer in time; then it runs out.
+            False: it was lost, or the store refused or did not answer in time; then it runs out.
         """
         async with self._turn:
             tenure = self._tenure
             self.stop()
             if tenure is None:
                 return not self._lost
-            with anyio.move_on_after(self._terms.timeout):
+            with anyio.move_on_after(self._terms.timeout), contextlib.suppress(StoreRefused):
                 await tenure.ended.wait()
                 return not self._lost and await self._delete(tenure)
             return False

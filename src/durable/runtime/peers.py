@@ -7,11 +7,13 @@ judged as a lease: two workers may see different others, so no run's fate depend
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import anyio
 import msgspec
 
+from durable.errors import StoreError
 from durable.protocol import names, records
 from durable.protocol.records import Presence
 from durable.runtime.definitions import Workflows
@@ -57,10 +59,10 @@ class Peers:
         self._shown = written.generation if isinstance(written, Written) else 0
 
     async def hide(self) -> None:
-        """This worker ends."""
+        """This worker ends. Not worth an error: what is not renewed is not counted any more."""
         if self._shown:
             name = names.presence(self._holdings.identity.id)
-            with anyio.move_on_after(HIDE_TIMEOUT):
+            with anyio.move_on_after(HIDE_TIMEOUT), contextlib.suppress(StoreError):
                 await self._store.delete(name, self._shown)
 
     async def part(self, queue: str) -> Within:

@@ -19,7 +19,7 @@ a whole run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import anyio
@@ -155,23 +155,37 @@ class Store:
         backend: where the objects are.
         patience: seconds for which an unanswered call is repeated before `StoreUnavailable`
             goes up; None repeats until cancelled (a worker that holds a lease).
+        before_write: awaited before each attempt of a mutation, the repeated ones too: returns
+            when the caller may still write.
     """
 
     def __init__(
-        self, backend: Backend, *, system: System | None = None, patience: float | None = 30.0
+        self,
+        backend: Backend,
+        *,
+        system: System | None = None,
+        patience: float | None = 30.0,
+        before_write: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.backend = backend
         self.system = system or System()
         self.patience = patience
+        self._before_write = before_write
 
     @property
     def pace(self) -> Pace:
         """How often polling this store is reasonable."""
         return self.backend.pace
 
-    def patient(self, patience: float | None) -> Store:
+    def patient(
+        self,
+        patience: float | None,
+        *,
+        before_write: Callable[[], Awaitable[None]] | None = None,
+    ) -> Store:
         """The same store with another patience, in seconds; None is for ever."""
-        return Store(self.backend, system=self.system, patience=patience)
+        before_write = before_write or self._before_write
+        return Store(self.backend, system=self.system, patience=patience, before_write=before_write)
 
     def now(self) -> float:
         """The store's present time, seconds since the epoch."""
@@ -208,6 +222,8 @@ class Store:
         meta = {**(meta or {}), "nonce": nonce}
         again = _Again(self)
         while True:
+            if self._before_write is not None:
+                await self._before_write()
             try:
                 written = await self.backend.create(name, body, meta, inline)
                 if written is not None:
@@ -248,6 +264,8 @@ class Store:
             meta["owner"] = owner
         again = _Again(self)
         while True:
+            if self._before_write is not None:
+                await self._before_write()
             try:
                 written = await self.backend.replace(name, generation, body, meta, inline)
                 if written is not None:
@@ -287,6 +305,8 @@ class Store:
         """Delete that generation. True: it is gone. False: another generation is there."""
         again = _Again(self)
         while True:
+            if self._before_write is not None:
+                await self._before_write()
             try:
                 if await self.backend.delete(name, generation):
                     return True

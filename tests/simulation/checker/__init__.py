@@ -1,0 +1,42 @@
+"""Judges a recorded history. Shares no code with durable: only the words of its records.
+
+`check(events)` returns what is wrong, as (rule, text). The names of the promises (P1, S9, ...) in
+the rules' docstrings are those of docs/explanation/reliability.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from tests.simulation.checker.case import Case, Instance
+from tests.simulation.checker.instances import INSTANCE_RULES
+from tests.simulation.checker.owners import OWNER_RULES
+from tests.simulation.checker.whole import WHOLE_RULES
+
+
+class Violation(NamedTuple):
+    """A rule, and how it was broken."""
+
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+def check(events: Iterable[tuple[float, str, str, dict[str, object]]]) -> list[Violation]:
+    """Apply every rule to a history."""
+    case = Case(events)
+    found: list[Violation] = []
+    whole: list[Callable[[Case], Iterator[str]]] = [*WHOLE_RULES, *OWNER_RULES]
+    for rule in whole:
+        found += [Violation(rule.__name__, text) for text in rule(case)]
+    each: list[Callable[[Case, Instance], Iterator[str]]] = INSTANCE_RULES
+    for instance in case.instances.values():
+        for instance_rule in each:
+            found += [
+                Violation(instance_rule.__name__, f"{instance}: {text}")
+                for text in instance_rule(case, instance)
+            ]
+    return found

@@ -1,0 +1,205 @@
+"""A history, sorted by what it is about."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+_TOKEN = re.compile(r"[\w@-]+\|\d+")  # as `tests.simulation.witness` makes them
+
+
+class Fact(NamedTuple):
+    """One event: when, who, and the rest. `order` is its place in the history."""
+
+    order: int
+    at: float
+    who: str
+    kind: str
+    is_: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.is_[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@dataclass
+class Instance:
+    """One instance of one run, and all that is known of it.
+
+    Attributes:
+        steps: creates of outcomes, by path.
+        bodies: executions of bodies; `ends` of them by token.
+        epochs: claims by number.
+        enters: begun executions of the workflow function.
+        received: what each epoch's execution was handed, in order.
+        left: ends of the workflow function.
+    """
+
+    run: str
+    id: str
+    steps: dict[str, Fact] = field(default_factory=dict)
+    attempts: list[Fact] = field(default_factory=list)
+    epochs: dict[int, Fact] = field(default_factory=dict)
+    results: list[Fact] = field(default_factory=list)
+    changes: list[Fact] = field(default_factory=list)  # replaced or deleted facts
+    bodies: list[Fact] = field(default_factory=list)
+    ends: dict[str, Fact] = field(default_factory=dict)
+    enters: list[Fact] = field(default_factory=list)
+    received: dict[int, list[Fact]] = field(default_factory=lambda: defaultdict(list))
+    left: list[Fact] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"run {self.run!r}"
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the workflow function itself."""
+        return key_of(self, "")
+
+
+def key_of(instance: Instance, path: str) -> str:
+    text = f"{instance.run}\n{instance.id}\n{path}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def record(fact: Fact) -> dict[str, Any]:
+    """The JSON in the object that a mutation wrote."""
+    if "record" not in fact.is_:
+        fact.is_["record"] = json.loads(fact.is_.get("body") or b"{}")
+    found: dict[str, Any] = fact.is_["record"]
+    return found
+
+
+class Case:
+    """See the module's docstring.
+
+    Attributes:
+        facts: all events, in order.
+        by_kind: the same by kind.
+        mutations: of each object, by name, in order.
+        instances: by id.
+        left: what was there at rest, by name; None if it never came to rest.
+        disowned: ids of workers whose lease somebody deleted.
+    """
+
+    def __init__(self, events: Iterable[tuple[float, str, str, dict[str, Any]]]) -> None:
+        self.facts = [
+            Fact(i, at, who, kind, dict(facts)) for i, (at, who, kind, facts) in enumerate(events)
+        ]
+        self.by_kind: dict[str, list[Fact]] = defaultdict(list)
+        for fact in self.facts:
+            self.by_kind[fact.kind].append(fact)
+        self.mutations: dict[str, list[Fact]] = defaultdict(list)
+        for fact in self.by_kind["mutation"]:
+            self.mutations[fact.name].append(fact)
+        self.left: dict[str, bytes] | None = None
+        if self.by_kind["rest"]:
+            self.left = self.by_kind["rest"][-1].left
+        self.expected: dict[str, str] = {
+            f.run: f.outcome for f in self.by_kind["expected"]
+        }  # what a run comes to, where it is not an outcome
+        self.disowned = {
+            f.name.removeprefix("workers/")
+            for f in self.by_kind["mutation"]
+            if f.who == "somebody" and f.name.startswith("workers/")
+        }
+        self.instances: dict[str, Instance] = {}
+        self._find_instances()
+        self._sort_executions()
+
+    def _find_instances(self) -> None:
+        for name, facts in self.mutations.items():
+            parts = name.split("/")
+            if parts[0] != "runs":
+                continue
+            run = unquote(parts[1])
+            if parts[2:] == ["start"]:
+                for fact in facts:
+                    if fact.verb != "delete" and (made := record(fact).get("instance")):
+                        self._instance(run, made)
+                continue
+            self._sort(self._instance(run, parts[2]), parts[3:], facts)
+
+    def _instance(self, run: str, id_: str) -> Instance:
+        return self.instances.setdefault(id_, Instance(run, id_))
+
+    def _sort(self, instance: Instance, parts: list[str], facts: list[Fact]) -> None:
+        first, *more = facts
+        instance.changes += more
+        match parts[0]:
+            case "steps":
+                instance.steps[record(first).get("path", "/".join(parts[1:]))] = first
+            case "attempts":
+                instance.attempts.append(first)
+            case "epochs":
+                instance.epochs[int(parts[1])] = first
+            case "result":
+                instance.results.append(first)
+
+    def _sort_executions(self) -> None:
+        by_key = {instance.key: instance for instance in self.instances.values()}
+        for kind in ("enter", "received", "left"):
+            for fact in self.by_kind[kind]:
+                instance = by_key.get(fact.key)
+                if instance is None:
+                    continue  # `whole.known_executions` says so
+                if kind == "received":
+                    instance.received[fact.epoch].append(fact)
+                else:
+                    (instance.enters if kind == "enter" else instance.left).append(fact)
+        self.known_keys = set(by_key)
+        by_body: dict[str, Instance] = {}
+        for instance in self.instances.values():
+            for path in instance.steps:
+                by_body[key_of(instance, path)] = instance
+        latest: dict[tuple[str, str, int], Instance] = {}
+        for instance in self.instances.values():
+            for fact in instance.enters:
+                latest[instance.run, fact.who, fact.epoch] = instance
+        for fact in self.by_kind["body"]:
+            owner = by_body.get(fact.key) or latest.get((fact.run, fact.who, fact.epoch))
+            if owner is not None:
+                owner.bodies.append(fact)
+        ends = {fact.token: fact for fact in self.by_kind["ended"]}
+        for instance in self.instances.values():
+            instance.ends = {b.token: ends[b.token] for b in instance.bodies if b.token in ends}
+
+    def sent_before(self, order: int, who: str, verb: str, name: str) -> Fact | None:
+        """The last such store call of a process before some event."""
+        found = None
+        for fact in self.by_kind["call"]:
+            if fact.order >= order:
+                break
+            if (fact.who, fact.verb, fact.name) == (who, verb, name):
+                found = fact
+        return found
+
+
+def tokens_of(value: object) -> list[str]:
+    """The tokens that bodies made, wherever they are in what a workflow was handed."""
+    return _TOKEN.findall(str(value))
+
+
+def token_of(value: object) -> str:
+    """The first of them; empty if there is none."""
+    found = _TOKEN.search(str(value))
+    return found[0] if found else ""
+
+
+def content(step: dict[str, Any]) -> str:
+    """The token in a recorded outcome."""
+    if step.get("failure"):
+        return token_of(step["failure"].get("message", ""))
+    return token_of(step.get("value", ""))
+
+
+def slot_of(token: str) -> str:
+    return token.rpartition("|")[0]

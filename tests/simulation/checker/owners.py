@@ -1,0 +1,113 @@
+"""The rules of ownership: leases, fences, markers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from tests.simulation.checker.case import Case, Fact, record
+
+_OWNED = ("steps/", "attempts/", "epochs/", "result")
+
+
+def _state(fact: Fact) -> str:
+    return str(record(fact).get("state", "alive"))
+
+
+def fences_are_justified(case: Case) -> Iterator[str]:
+    """T2: a lease is fenced when it is older than its own ttl, by the store's time."""
+    for name, facts in case.mutations.items():
+        if not name.startswith("workers/"):
+            continue
+        for before, fact in pairwise(facts):
+            if fact.verb != "replace" or _state(fact) != "dead" or before.verb == "delete":
+                continue
+            if _state(before) == "dead":
+                yield f"{name} was fenced twice"
+            elif fact.at - before.at <= record(before)["ttl"]:
+                yield f"{fact.who} fenced {name} {fact.at - before.at:.2f} s after its renewal"
+
+
+def no_two_believe(case: Case) -> Iterator[str]:
+    """P11, T1: when a lease is fenced, its holder does not trust it any more."""
+    for fact in case.by_kind["mutation"]:
+        fenced = fact.verb == "replace" and _state(fact) == "dead"
+        if fenced and fact.is_.get("holder_trusts"):
+            yield f"{fact.who} fenced {fact.name} while its holder trusted it"
+
+
+def the_fenced_are_silent(case: Case) -> Iterator[str]:
+    """P3, S4: a fenced lease is never alive again."""
+    for name, facts in case.mutations.items():
+        if name.startswith("workers/"):
+            dead = False
+            for fact in facts:
+                if dead and fact.verb != "delete" and _state(fact) == "alive":
+                    yield f"{name} was renewed by {fact.who} after its fence"
+                dead = fact.verb != "delete" and _state(fact) == "dead"
+
+
+def the_untrusted_do_nothing(case: Case) -> Iterator[str]:
+    """P11, T3: an owner past its own deadline starts no body and records nothing."""
+    for body in case.by_kind["body"]:
+        if body.trusted is False:
+            yield f"{body.who} started {body.slot} of run {body.run!r} without its lease"
+    for call in case.by_kind["call"]:
+        if call.trusted is False and call.verb == "create" and call.name.startswith("runs/"):
+            kind = call.name.split("/", 3)[-1]
+            if kind.startswith(_OWNED):
+                yield f"{call.who} sent {call.name} without its lease"
+
+
+def markers_change_by_their_rules(case: Case) -> Iterator[str]:
+    """S4: a marker is taken from nobody alive, and deleted by its holder alone."""
+    leases = _Leases(case)
+    for name, facts in case.mutations.items():
+        if not name.startswith("live/"):
+            continue
+        for before, fact in pairwise(facts):
+            if before.verb == "delete":
+                continue
+            was = record(before)
+            holder = was.get("holder", "")
+            if fact.verb == "delete":
+                if not holder or leases.label(holder) != fact.who:
+                    yield f"{fact.who} deleted {name}, which {leases.label(holder)} held"
+            elif record(fact).get("holder", "") != holder and holder:
+                mine = leases.label(holder) == fact.who
+                if not mine and leases.alive(holder, fact.order):
+                    yield f"{fact.who} took {name} from {leases.label(holder)}, which is alive"
+
+
+class _Leases:
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._labels: dict[str, str] = {}
+        for name, facts in case.mutations.items():
+            if name.startswith("workers/"):
+                for fact in facts:
+                    said = json.loads(fact.body or b"{}").get("label") if "body" in fact.is_ else ""
+                    if said:
+                        self._labels[name.removeprefix("workers/")] = said
+
+    def label(self, worker: str) -> str:
+        return self._labels.get(worker, worker)
+
+    def alive(self, worker: str, order: int) -> bool:
+        """Whether the lease stood, alive, at that moment."""
+        last: Fact | None = None
+        for fact in self._case.mutations.get(f"workers/{worker}", []):
+            if fact.order > order:
+                break
+            last = fact
+        return last is not None and last.verb != "delete" and _state(last) == "alive"
+
+
+OWNER_RULES: list[Callable[[Case], Iterator[str]]] = [
+    fences_are_justified,
+    no_two_believe,
+    the_fenced_are_silent,
+    the_untrusted_do_nothing,
+    markers_change_by_their_rules,
+]

@@ -1,0 +1,175 @@
+"""The rules for what concerns no single instance: clients, liveness, what is left, cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from urllib.parse import quote, unquote
+
+from tests.simulation.checker.case import Case, record
+
+OUTAGE_SECONDS = 45.0  # for which the longest fault lasts
+HOT_SECONDS = 10.0
+HOT_MUTATIONS = 12  # of one name in so many seconds; one a second, and a little more at once
+
+
+def nothing_broke(case: Case) -> Iterator[str]:
+    """The simulation came to its end; no worker was ended by an error of its own."""
+    for fact in case.by_kind["stuck"]:
+        yield str(fact.why)
+    for fact in case.by_kind["broken"]:
+        yield f"{fact.who} ended: {fact.error}"
+
+
+def executions_are_known(case: Case) -> Iterator[str]:
+    """P4: only what `start` named is executed."""
+    for fact in case.by_kind["enter"]:
+        if fact.key not in case.known_keys:
+            yield f"{fact.who} executed an instance of run {fact.run!r} that `start` never named"
+
+
+def accepted_is_kept(case: Case) -> Iterator[str]:
+    """P4, S7, L1: a run whose start was acknowledged has an outcome, or waits for a human."""
+    if case.left is None:
+        return
+    for fact in case.by_kind["reply"]:
+        if fact.what != "start" or fact.is_.get("value") is None:
+            continue
+        folder = f"runs/{quote(fact.run, safe='.')}/"
+        if f"{folder}start" not in case.left:
+            yield f"run {fact.run!r} was accepted, and is gone"
+            continue
+        flagged = any(name.startswith("attention/") and unquote(name.rsplit("/", 1)[-1]) == fact.run
+                      for name in case.left)  # fmt: skip
+        ended = f"{folder}{fact.value}/result" in case.left
+        if not ended and not flagged and case.expected.get(fact.run) != "replaced":
+            yield f"run {fact.run!r} was accepted, and has no outcome"
+        wanted = case.expected.get(fact.run)
+        if wanted == "attention" and ended:
+            yield f"run {fact.run!r} ended, and should have needed attention"
+        if flagged and wanted not in {"attention", "either"}:
+            yield f"run {fact.run!r} needs attention for no reason"
+
+
+def equal_starts_are_one_run(case: Case) -> Iterator[str]:
+    """P4, S8: whoever starts an id with the same input is told the same instance."""
+    told: dict[str, set[object]] = defaultdict(set)
+    for fact in case.by_kind["reply"]:
+        if fact.what == "start" and fact.is_.get("value") is not None:
+            told[fact.run].add(fact.value)
+    for run, instances in told.items():
+        if len(instances) > 1 and case.expected.get(run) != "replaced":
+            yield f"starts of run {run!r} were told {len(instances)} instances"
+
+
+def starts_never_change(case: Case) -> Iterator[str]:
+    """S7: what a run was asked to do does not change, but by a restart or a purge."""
+    for name, facts in case.mutations.items():
+        if name.startswith("runs/") and name.endswith("/start"):
+            for fact in facts[1:]:
+                if case.expected.get(unquote(name.split("/")[1])) != "replaced":
+                    yield f"{fact.who} did {fact.verb} {name}"
+
+
+def clients_are_told_the_record(case: Case) -> Iterator[str]:
+    """S2: a result that a client is told is the one that is recorded."""
+    results = defaultdict(list)
+    for instance in case.instances.values():
+        for fact in instance.results:
+            results[instance.run].append(fact)
+    for reply in case.by_kind["reply"]:
+        if reply.what != "result" or reply.is_.get("error") not in {None, "RunFailed"}:
+            continue
+        said = reply.is_.get("value", reply.is_.get("message"))
+        known = [record(f) for f in results[reply.run] if f.order < reply.order]
+        texts = [str(r["value"]) if "value" in r else r["failure"]["message"] for r in known]
+        if not any(text == str(said) or text in str(said) for text in texts):
+            yield f"{reply.who} was told {said!r} of run {reply.run!r}, recorded is {texts}"
+
+
+def nothing_is_left(case: Case) -> Iterator[str]:
+    """L9: at rest no marker, no live lease, no hint but of runs that wait for a human."""
+    if case.left is None:
+        return
+    killed = {f.who for f in case.by_kind["happened"] if f.what in {"killed", "cancelled"}}
+    stopped = {f.who for f in case.by_kind["happened"] if "stopped" in f.what or "susp" in f.what}
+    killed |= _disturbed_at_the_end(case)
+    for name, body in case.left.items():
+        match name.split("/")[0]:
+            case "live":
+                yield f"{name} is left"
+            case "attention":
+                if case.expected.get(unquote(name.rsplit("/", 1)[-1])) not in {
+                    "attention",
+                    "either",
+                }:
+                    yield f"{name} is left: {body.decode()}"
+            case "workers":
+                last = case.mutations[name][-1]
+                if (
+                    record(last).get("state", "alive") == "alive"
+                    and last.who not in killed | stopped
+                ):
+                    yield f"the lease of {last.who} is left"
+            case "presence":
+                last = case.mutations[name][-1]
+                told = [f.order for f in case.by_kind["happened"] if f.what == "told to end"
+                        and f.who == last.who]  # fmt: skip
+                in_time = not told or last.order < told[0]
+                if last.who not in killed | stopped and in_time and not case.by_kind["fault"]:
+                    yield f"the presence of {last.who} is left"
+            case "runs" | "history" | "bells":
+                pass
+            case _:
+                yield f"{name} should not exist"
+
+
+def _disturbed_at_the_end(case: Case) -> set[str]:
+    """Processes that could not say good-bye because of a fault: their leases run out."""
+    settling = [f.at for f in case.by_kind["phase"] if f.what == "settling"]
+    since = settling[-1] - OUTAGE_SECONDS if settling else 0.0
+    late = [f for f in case.by_kind["fault"] if f.at >= since]
+    everybody = {f.who for f in case.by_kind["call"]}
+    storm = any(f.fault == "busy_storm" for f in late)
+    return everybody if storm else {f.who for f in late}
+
+
+def histories_are_complete(case: Case) -> Iterator[str]:
+    """L9: each ended run is in the history, once."""
+    if case.left is None:
+        return
+    entries = [unquote(n.rsplit("Z-", 1)[-1]) for n in case.left if n.startswith("history/")]
+    for instance in case.instances.values():
+        name = f"runs/{quote(instance.run, safe='.')}/{instance.id}/result"
+        if name in case.left and entries.count(instance.run) < 1:
+            yield f"run {instance.run!r} is over and not in the history"
+    for run in set(entries):
+        ended = sum(bool(i.results) for i in case.instances.values() if i.run == run)
+        if entries.count(run) > ended:
+            yield f"run {run!r} is {entries.count(run)} times in the history"
+
+
+def no_object_is_hot(case: Case) -> Iterator[str]:
+    """C1: about one mutation a second of any one object, over ten seconds."""
+    for name, facts in case.mutations.items():
+        window: deque[float] = deque()
+        for fact in facts:
+            window.append(fact.at)
+            while window[0] < fact.at - HOT_SECONDS:
+                window.popleft()
+            if len(window) > HOT_MUTATIONS:
+                yield f"{name} was changed {len(window)} times in {HOT_SECONDS:g} s"
+                break
+
+
+WHOLE_RULES: list[Callable[[Case], Iterator[str]]] = [
+    nothing_broke,
+    executions_are_known,
+    accepted_is_kept,
+    equal_starts_are_one_run,
+    starts_never_change,
+    clients_are_told_the_record,
+    nothing_is_left,
+    histories_are_complete,
+    no_object_is_hot,
+]

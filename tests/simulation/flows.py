@@ -1,0 +1,284 @@
+"""The workflows that are simulated. Each tells a witness what it was handed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+import durable
+from durable import Fatal, gather, step, workflow
+from durable.decorators import WorkflowFunction, workflows
+from durable.protocol.retries import Retry
+from durable.testing.simulation.world import who, world
+from tests.simulation.witness import Body, Witness
+
+LARGE = 9_000  # characters: too much to be listed with the run
+QUICK = Retry(attempts=3, first=0.4)
+
+# -- steps ----------------------------------------------------------------------------------------
+
+
+@step(name="sim.work", retry=QUICK)
+async def work(slot: str, size: int = 0) -> str:
+    body = Body(slot)
+    await anyio.sleep(body.seconds)
+    return body.value(size)
+
+
+@step(name="sim.toil", retry=QUICK)
+def toil(slot: str) -> str:
+    return Body(slot).value()
+
+
+@step(name="sim.flaky", retry=QUICK)
+async def flaky(slot: str, failures: int) -> str:
+    """Succeeds after so many failed attempts."""
+    body = Body(slot)
+    await anyio.sleep(body.seconds)
+    if durable.current().attempt <= failures:
+        raise body.error()
+    return body.value()
+
+
+@step(name="sim.fatal")
+async def fatal(slot: str) -> str:
+    """Fails once, for good."""
+    body = Body(slot)
+    await anyio.sleep(body.seconds)
+    raise body.error(Fatal)
+
+
+@step(name="sim.long")
+async def long(slot: str, seconds: float) -> str:
+    body = Body(slot)
+    await anyio.sleep(seconds)
+    return body.value()
+
+
+@step(name="sim.deadly")
+async def deadly(slot: str) -> str:
+    """Kills its process."""
+    Body(slot)
+    await anyio.sleep(0.05)
+    world().machines[who()].kill()
+    await anyio.sleep(1)
+    raise AssertionError("the dead go no further")
+
+
+@step(name="sim.blocking")
+async def blocking(slot: str, seconds: float) -> str:
+    """Blocks the event loop of its process."""
+    body = Body(slot)
+    world().machines[who()].block(seconds)
+    await anyio.lowlevel.checkpoint()
+    return body.value()
+
+
+# -- workflows ------------------------------------------------------------------------------------
+
+
+def flow(name: str) -> Callable[[Callable[..., Awaitable[Any]]], WorkflowFunction[..., Any]]:
+    """A workflow whose function is given a witness first."""
+
+    def decorate(fn: Callable[..., Awaitable[Any]]) -> WorkflowFunction[..., Any]:
+        async def watched(*args: Any) -> Any:
+            witness = Witness()
+            try:
+                return witness.left(await fn(witness, *args))
+            except Exception as e:
+                witness.raised(e)
+                raise
+
+        watched.__module__, watched.__qualname__ = fn.__module__, fn.__qualname__
+        return workflow(name=name)(watched)
+
+    return decorate
+
+
+@flow("sim.sequence")
+async def sequence(w: Witness, width: int) -> Any:
+    for i in range(width):
+        w.got(await work(f"s{i}"))
+    w.got(await toil.call("last"))
+    return w.log
+
+
+@flow("sim.retries")
+async def retries(w: Witness, width: int) -> Any:
+    for i in range(width):
+        w.got(await flaky(f"f{i}", i % 3))
+    return w.log
+
+
+@flow("sim.caught")
+async def caught(w: Witness, width: int) -> Any:
+    for i in range(width):
+        try:
+            w.got(await fatal(f"e{i}"))
+        except Fatal as e:
+            w.got(f"! {e}")
+        w.got(await work(f"instead{i}"))
+    return w.log
+
+
+@flow("sim.doomed")
+async def doomed(w: Witness, width: int) -> Any:
+    for i in range(width):
+        w.got(await work(f"s{i}"))
+    try:
+        return await fatal("end")
+    except Fatal as e:
+        w.got(f"! {e}")
+        raise
+
+
+@flow("sim.branches")
+async def branches(w: Witness, width: int) -> Any:
+    async def branch(i: int) -> None:
+        w.got(await work(f"b{i}-1"))
+        w.got(await flaky(f"b{i}-2", i % 2))
+
+    await gather(*[branch(i) for i in range(width)])
+    for value in await gather(work("g1"), toil.call("g2"), work("g3")):
+        w.got(value)
+    return w.log
+
+
+@flow("sim.mapped")
+async def mapped(w: Witness, width: int) -> Any:
+    async def item(i: int) -> None:
+        w.got(await work(f"m{i}-1"))
+        w.got(await work(f"m{i}-2"))
+
+    await durable.map(item, range(width), limit=2)
+    w.got(await work("last"))
+    return w.log
+
+
+@flow("sim.decided")
+async def decided(w: Witness, width: int) -> Any:
+    async def branch(i: int) -> None:
+        for j in range(2):
+            w.got(await work(f"b{i}-{j}"))
+
+    async def failing() -> None:
+        w.got(await work("fuse"))
+        try:
+            await fatal("spark")
+        except Fatal as e:
+            w.got(f"! {e}")
+            raise
+
+    try:
+        await gather(*[branch(i) for i in range(width)], failing())
+    except Fatal:
+        w.got(await work("after"))
+    return w.log
+
+
+@flow("sim.natively")
+async def natively(w: Witness, width: int) -> Any:
+    beside = asyncio.ensure_future(work("beside"))
+    for value in await asyncio.gather(*[work(f"n{i}") for i in range(width)]):
+        w.got(value)
+    w.got(await flaky("after", 1))
+    w.got(await beside)
+    return w.log
+
+
+@flow("sim.racing")
+async def racing(w: Witness, width: int) -> Any:
+    # Tasks, because `as_completed` begins coroutines in the order of their addresses.
+    for coming in asyncio.as_completed(
+        [asyncio.ensure_future(work(f"r{i}")) for i in range(width)]
+    ):
+        w.got(await coming)
+    w.got(await work("last"))
+    return w.log
+
+
+@flow("sim.large")
+async def large(w: Witness, width: int) -> Any:
+    for i in range(width):
+        w.got((await work(f"l{i}", LARGE)).rstrip("."))
+    for value in await gather(*[work(f"w{i}", LARGE) for i in range(width)]):
+        w.got(value.rstrip("."))
+    return w.log
+
+
+@workflow(name="sim.inner")
+async def inner(part: str, width: int) -> list[str]:
+    return [await work(f"{part}{i}") for i in range(width)]
+
+
+@flow("sim.nested")
+async def nested(w: Witness, width: int) -> Any:
+    for value in await inner("first", width):
+        w.got(value)
+    for part in await gather(inner("left", width), inner("right", width)):
+        for value in part:
+            w.got(value)
+    return w.log
+
+
+@flow("sim.slow")
+async def slow(w: Witness, seconds: float) -> Any:
+    """One body in flight for long, calls around it."""
+    w.got(await work("before"))
+    w.got(await long("long", seconds))
+    w.got(await work("after"))
+    return w.log
+
+
+@flow("sim.poison")
+async def poison(w: Witness, width: int) -> Any:
+    """Kills each process that resumes it."""
+    for i in range(width):
+        w.got(await work(f"s{i}"))
+    w.got(await deadly("deadly"))
+    return w.log
+
+
+@flow("sim.blocked")
+async def blocked(w: Witness, seconds: float) -> Any:
+    w.got(await work("before"))
+    w.got(await blocking("blocking", seconds))
+    w.got(await work("after"))
+    return w.log
+
+
+# -- two versions of one workflow -----------------------------------------------------------------
+
+
+@flow("sim.drifting")
+async def drifting(w: Witness, width: int) -> Any:
+    w.got(await work("first"))
+    w.got(await long("second", 3.0))
+    w.got(await work("third"))
+    return w.log
+
+
+@flow("sim.drifting (changed)")
+async def drifting_changed(w: Witness, width: int) -> Any:
+    """Asks for another step where the old code has recorded one."""
+    w.got(await work("first-anew"))
+    w.got(await long("second", 3.0))
+    return w.log
+
+
+ORDINARY: list[WorkflowFunction[..., Any]] = [
+    sequence, retries, caught, doomed, branches, mapped, decided, natively, racing, large, nested,
+]  # fmt: skip
+
+
+def code(**changed: WorkflowFunction[..., Any]) -> dict[str, Any]:
+    """What a worker serves: all of these, some in another version (by the name to serve it by)."""
+    served = {name: d for name, d in workflows().items() if name.startswith("sim.")}
+    for name, function in changed.items():
+        served[f"sim.{name}"] = dataclasses.replace(function.definition, name=f"sim.{name}")
+    return served

@@ -1,0 +1,473 @@
+"""The test of the tester: bugs planted in the real code, each of which a simulation must find.
+
+A bug is a context manager that changes a rule of the runtime or the store for a while. To add
+one: a decorated generator of a few lines. `nox -s planted` looks for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+import msgspec
+
+from durable.protocol import journal, names, records
+from durable.runtime import markers
+from durable.runtime.branches import Branches
+from durable.runtime.gate import Gate
+from durable.runtime.holdings import Holdings
+from durable.runtime.identity import Identity
+from durable.runtime.lease import LeaseKeeper
+from durable.runtime.markers import Held
+from durable.runtime.recording import Recorder
+from durable.runtime.runner import Runner
+from durable.runtime.sweeper import Sweeper
+from durable.store import Page, Refused, Store, Stored, Written
+from durable.testing.simulation.machines import Machine
+from durable.testing.simulation.world import World
+
+Bug = Callable[[], contextlib.AbstractContextManager[None]]
+
+BUGS: dict[str, Bug] = {}
+
+
+def bug(fn: Callable[[], Iterator[None]]) -> Bug:
+    made = contextlib.contextmanager(fn)
+    BUGS[fn.__name__] = made
+    return made
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """The attribute has another value for a while."""
+    before = owner.__dict__[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+# -- claims and records ---------------------------------------------------------------------------
+
+
+async def _overwrite(store: Store, name: str, body: bytes, nonce: str) -> None:
+    """Put ours in the place of whatever is there."""
+    while True:
+        there = await store.read(name)
+        if there is None:
+            await store.create(name, body, nonce=nonce)
+            return
+        if isinstance(await store.replace(name, there.generation, body, nonce=nonce), Written):
+            return
+
+
+@bug
+def create_without_the_precondition() -> Iterator[None]:
+    """Whoever comes second writes over the first."""
+
+    async def create(self: Store, name: str, body: bytes, *, nonce: str, **rest: Any) -> Written:
+        await _overwrite(self, name, body, nonce)
+        return Written(0, 0.0)
+
+    true = Store.create
+
+    async def only_records(self: Store, name: str, body: bytes, **rest: Any) -> Written | Refused:
+        if "/steps/" in name and await self.read(name) is not None:
+            return await create(self, name, body, **rest)
+        return await true(self, name, body, **rest)
+
+    with replaced(Store, "create", only_records):
+        yield
+
+
+@bug
+def one_name_per_epoch() -> Iterator[None]:
+    async def create(self: Recorder, step: records.Step) -> None:
+        owner = self.ownership
+        name = names.step(owner.run_id, owner.instance, f"{step.path}@{step.epoch}")
+        await self.around.store.create(name, records.encode(step), nonce=step.nonce)
+
+    with replaced(Recorder, "_create_outcome", create):
+        yield
+
+
+@bug
+def overwrite_what_was_first() -> Iterator[None]:
+    async def create(self: Recorder, step: records.Step) -> None:
+        owner = self.ownership
+        name, body = names.step(owner.run_id, owner.instance, step.path), records.encode(step)
+        written = await self.around.store.create(name, body, nonce=step.nonce)
+        if isinstance(written, Refused):
+            await _overwrite(self.around.store, name, body, step.nonce)
+
+    with replaced(Recorder, "_create_outcome", create):
+        yield
+
+
+@bug
+def the_loser_keeps_its_value() -> Iterator[None]:
+    async def create(self: Recorder, step: records.Step) -> None:
+        owner = self.ownership
+        name = names.step(owner.run_id, owner.instance, step.path)
+        await self.around.store.create(name, records.encode(step), nonce=step.nonce)
+
+    with replaced(Recorder, "_create_outcome", create):
+        yield
+
+
+@bug
+def handed_over_before_it_is_recorded() -> Iterator[None]:
+    async def write(self: Recorder, create: Any, record: Any, branch: Any) -> None:
+        async def apart() -> None:
+            await create(record)
+
+        self.spawn(apart)
+
+    with replaced(Recorder, "_write", write):
+        yield
+
+
+@bug
+def result_before_the_last_record() -> Iterator[None]:
+    true = Recorder._write
+
+    async def write(self: Recorder, create: Any, record: Any, branch: Any) -> None:
+        if getattr(record, "name", "") != "sim.toil":
+            return await true(self, create, record, branch)
+
+        async def apart() -> None:
+            await anyio.sleep(0.1)
+            await create(record)
+
+        self.spawn(apart)
+        return None
+
+    with replaced(Recorder, "_write", write):
+        yield
+
+
+@bug
+def the_result_is_overwritten() -> Iterator[None]:
+    async def record(self: Runner, facts: Any, epoch: int, finished: Any) -> records.Result:
+        result = records.Result(
+            status="completed" if finished.failure is None else "failed", nonce=self._token(),
+            epoch=epoch, time=self._now(), value=finished.value, failure=finished.failure,
+        )  # fmt: skip
+        name = names.result(self.run, facts.start.instance)
+        await _overwrite(self.around.store, name, records.encode(result), result.nonce)
+        return result
+
+    with replaced(Runner, "_record", record):
+        yield
+
+
+@bug
+def failed_attempts_are_not_recorded() -> Iterator[None]:
+    async def write(self: Recorder, attempt: Any, branch: Any) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    with replaced(Recorder, "write_attempt", write):
+        yield
+
+
+@bug
+def cancellation_recorded_as_failure() -> Iterator[None]:
+    """A worker that unwinds records what that looks like to the body."""
+    import durable.runtime.bodies as module
+
+    true = Recorder._write
+
+    async def write(self: Recorder, create: Any, record: Any, branch: Any) -> None:
+        if self.gate.closing is not None and getattr(record, "failure", None) is not None:
+            with anyio.CancelScope(shield=True):
+                await create(record)
+        await true(self, create, record, branch)
+
+    with (
+        replaced(module, "cancelled_since", lambda count: False),
+        replaced(Recorder, "_write", write),
+    ):
+        yield
+
+
+# -- order ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _sorted_by(key: Callable[[records.Step, int], Any]) -> Iterator[None]:
+    import durable.runtime.facts as module
+
+    true = journal.build
+
+    def build(steps: Any, attempts: Any, epochs: Any) -> journal.Journal:
+        made = true(steps, attempts, epochs)
+        claims = made.epochs
+        numbers = sorted(claims)
+        made.order.sort(key=lambda s: key(s, journal._first_seen(s, numbers, claims)))
+        return made
+
+    with replaced(module, "build", build):
+        yield
+
+
+@bug
+def late_records_before_the_living() -> Iterator[None]:
+    with _sorted_by(lambda step, seen: (seen, step.epoch, step.n)):
+        yield
+
+
+@bug
+def records_in_the_order_of_paths() -> Iterator[None]:
+    with _sorted_by(lambda step, seen: step.path):
+        yield
+
+
+@bug
+def late_records_are_not_told_apart() -> Iterator[None]:
+    with _sorted_by(lambda step, seen: (step.epoch, step.n)):
+        yield
+
+
+@bug
+def branches_in_the_order_of_completion() -> Iterator[None]:
+    true = Branches._in_scope
+
+    async def in_scope(self: Branches, index: int, branch: Any, paths: Any) -> Any:
+        return await true(self, index if not self._results else 100 + len(self._results), branch,
+                          paths)  # fmt: skip
+
+    with replaced(Branches, "_in_scope", in_scope):
+        yield
+
+
+# -- leases ---------------------------------------------------------------------------------------
+
+
+@bug
+def renewal_without_the_precondition() -> Iterator[None]:
+    true = LeaseKeeper._send
+
+    async def send(self: LeaseKeeper, tenure: Any, nonce: str) -> Written | Refused:
+        there = await self._store.read(self._name)
+        if there is not None and tenure.generation is not None:
+            tenure.generation = there.generation
+        return await true(self, tenure, nonce)
+
+    with replaced(LeaseKeeper, "_send", send):
+        yield
+
+
+@bug
+def deadline_counted_from_the_reply() -> Iterator[None]:
+    true = LeaseKeeper._write
+
+    async def write(self: LeaseKeeper, tenure: Any) -> float | None:
+        since = await true(self, tenure)
+        return None if since is None else self._system.boot()
+
+    with replaced(LeaseKeeper, "_write", write):
+        yield
+
+
+@bug
+def expiry_by_the_local_wall_clock() -> Iterator[None]:
+    with replaced(Store, "now", lambda self: self.system.wall()):
+        yield
+
+
+@bug
+def a_clock_blind_to_suspend() -> Iterator[None]:
+    with replaced(Machine, "boot_clock", Machine.monotonic_clock):
+        yield
+
+
+@bug
+def renewed_on_the_loop_of_the_bodies() -> Iterator[None]:
+    with replaced(World, "_place", lambda self, task: None):
+        yield
+
+
+@bug
+def nobody_looks_at_the_lease() -> Iterator[None]:
+    """Bodies start and records are written whether the lease is held or not."""
+
+    async def held(self: LeaseKeeper) -> None:
+        """At once."""
+
+    with (
+        replaced(Gate, "guard", lambda self: self.closing is None),
+        replaced(LeaseKeeper, "held", held),
+    ):
+        yield
+
+
+@bug
+def taken_before_the_lease_is_acknowledged() -> Iterator[None]:
+    async def lease(self: Holdings, run: str) -> Identity:
+        self._taking.add(run)
+        identity = self.identity
+        self._tasks.start_soon(identity.keeper.acquire)
+        return identity
+
+    with replaced(Holdings, "_lease", lease):
+        yield
+
+
+@bug
+def a_taker_that_does_not_fence() -> Iterator[None]:
+    async def fence(self: Sweeper, stored: Stored, lease: Any, proof: Any) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return True
+
+    with replaced(Sweeper, "_fence", fence):
+        yield
+
+
+@bug
+def leases_fenced_at_half_their_time() -> Iterator[None]:
+    import durable.protocol.leases as module
+
+    def expired(updated: float, now: float, lease: records.Lease) -> bool:
+        return now > updated + lease.ttl / 2
+
+    with replaced(module, "expired", expired):
+        yield
+
+
+# -- markers and epochs ---------------------------------------------------------------------------
+
+
+@bug
+def owner_token_is_the_host_name() -> Iterator[None]:
+    true = markers.take
+
+    async def take(store: Store, stored: Stored, marker: Any, **names: str) -> Held | None:
+        return await true(store, stored, marker, **(names | {"owner": "host"}))
+
+    with replaced(markers, "take", take):
+        yield
+
+
+@bug
+def epoch_not_raised_on_takeover() -> Iterator[None]:
+    async def epoch(self: Runner, facts: Any, journal: Any) -> int:
+        await anyio.lowlevel.checkpoint()
+        return max(journal.epochs, default=1)
+
+    with replaced(Runner, "_epoch", epoch):
+        yield
+
+
+@bug
+def an_empty_folder_is_a_first_epoch() -> Iterator[None]:
+    true = Runner._epoch
+
+    async def epoch(self: Runner, facts: Any, journal: Any) -> Any:
+        return 1 if facts.fresh else await true(self, facts, journal)
+
+    with replaced(Runner, "_epoch", epoch):
+        yield
+
+
+@bug
+def marker_deleted_before_the_result() -> Iterator[None]:
+    true = Runner._record
+
+    async def record(self: Runner, facts: Any, epoch: int, finished: Any) -> Any:
+        await self.around.store.delete(self.held.name, self.held.generation)
+        return await true(self, facts, epoch, finished)
+
+    with replaced(Runner, "_record", record):
+        yield
+
+
+@bug
+def marker_deleted_whoever_holds_it() -> Iterator[None]:
+    async def let_go(store: Store, held: Held, look: Any) -> bool:
+        there = await store.read(held.name)
+        return there is None or await store.delete(held.name, there.generation)
+
+    with replaced(markers, "let_go", let_go):
+        yield
+
+
+@bug
+def given_back_whoever_holds_it() -> Iterator[None]:
+    async def give_back(store: Store, held: Held, *, why: Any = "drain", nonce: Any) -> None:
+        unowned = msgspec.structs.replace(held.marker, holder="", owner="", nonce=nonce(), why=why)
+        await _overwrite(store, held.name, records.encode(unowned), unowned.nonce)
+
+    true = Runner.stop
+
+    def stop(self: Runner, why: Any) -> None:
+        true(self, why)
+        self.spawn(self._give_back)
+
+    with replaced(markers, "give_back", give_back), replaced(Runner, "stop", stop):
+        yield
+
+
+@bug
+def a_start_is_one_write_and_no_marker_is_repeated() -> Iterator[None]:
+    """The client's marker is sent once and forgotten."""
+    true = markers.create
+
+    async def create(store: Store, marker: Any) -> Written | Refused:
+        try:
+            return await true(store.patient(0), marker)
+        except Exception:
+            return Written(0, 0.0)
+
+    with replaced(markers, "create", create):
+        yield
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+
+@bug
+def only_the_first_page() -> Iterator[None]:
+    true = Store.page
+
+    async def page(self: Store, prefix: str, token: str | None = None) -> Page:
+        return Page((await true(self, prefix, token)).items, None)
+
+    with replaced(Store, "page", page):
+        yield
+
+
+@bug
+def a_cache_of_lists() -> Iterator[None]:
+    true = Store.page
+    kept: dict[tuple[int, str], Page] = {}
+
+    async def page(self: Store, prefix: str, token: str | None = None) -> Page:
+        key = (id(self.backend), prefix)
+        if token is None and prefix.startswith("runs/") and key in kept:
+            return kept.pop(key)
+        kept[key] = await true(self, prefix, token)
+        return kept[key]
+
+    with replaced(Store, "page", page):
+        yield
+
+
+@bug
+def a_look_ends_at_the_first_error() -> Iterator[None]:
+    with replaced(Holdings, "_try_to_take", Holdings.take):
+        yield
+
+
+# -- fit ------------------------------------------------------------------------------------------
+
+
+@bug
+def drift_is_handed_over() -> Iterator[None]:
+    """A recorded value goes to whatever call asks at that path."""
+    import durable.runtime.fit as module
+
+    with replaced(module, "drift", lambda run, call, step: None):
+        yield

@@ -1,0 +1,117 @@
+"""Simulate schedules by seed, or each fault at each store call: what `nox -s simulate` runs.
+
+    python tests/simulation/run.py --seeds 1000
+    python tests/simulation/run.py --seed 17            one seed, with its timeline
+    python tests/simulation/run.py --exhaustive --part 3/40
+
+The last line sums up; the exit code is 1 if a rule was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from itertools import count, islice
+from multiprocessing import get_context
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.simulation.judging import (  # the root must be found first
+    Case,
+    Tally,
+    explained,
+    judged,
+    single_faults,
+    tally,
+)
+from tests.simulation.reached import STATES  # as above
+from tests.simulation.scenarios import SCENARIOS  # as above
+
+CHUNK = 25  # cases that a process judges at once
+ROUND = 20  # chunks that a process is given at once
+SHOWN_MAX = 3  # failures explained in full
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = _options(argv)
+    if (options.seed is not None and options.seeds is None) or options.call:
+        return _one(options)
+    began, total = time.monotonic(), Tally()
+    cases = _exhaustive(options) if options.exhaustive else _seeds(options)
+    for part in _in_processes(cases, options.jobs):
+        total.add(part)
+        late = options.minutes and time.monotonic() - began > options.minutes * 60
+        if late or len(total.failures) >= options.failures:
+            break
+    for case, violations in total.failures[:SHOWN_MAX]:
+        print(explained(case, violations), end="\n\n")
+    for case, violations in total.failures:
+        print(f"FAILED {case}: {violations[0]}")
+    for state in STATES:
+        print(f"{total.states[state]:>7}  {state}")
+    print(total.summary(), flush=True)
+    return bool(total.failures)
+
+
+def _options(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, help="how many seeds")
+    parser.add_argument("--seed", type=int, help="the first seed; alone: this one, told in full")
+    parser.add_argument("--minutes", type=float, help="stop after so long")
+    parser.add_argument("--exhaustive", action="store_true", help="each fault at each store call")
+    parser.add_argument("--part", default="0/1", help="only the i-th of n parts: i/n")
+    parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS))
+    parser.add_argument("--call", type=int, default=0, help="with --scenario: at this call")
+    parser.add_argument("--fault", help="with --call: this fault")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--failures", type=int, default=10, help="stop after so many")
+    return parser.parse_args(argv)
+
+
+def _one(options: argparse.Namespace) -> int:
+    scenario = options.scenario[0] if options.scenario else ""
+    case = Case(options.seed or 1, scenario, options.call, options.fault)
+    world, violations = judged(case)
+    print(explained(case, violations, lines=100_000))
+    print(f"trace {world.history.trace()}")
+    total = tally([case])
+    print(total.summary())
+    return bool(violations)
+
+
+def _seeds(options: argparse.Namespace) -> Iterator[Case]:
+    first = options.seed or 0
+    numbers: Iterable[int] = count(first)
+    if options.seeds is not None or not options.minutes:
+        numbers = range(first, first + (options.seeds if options.seeds is not None else 1000))
+    for seed in numbers:
+        yield Case(seed)
+
+
+def _exhaustive(options: argparse.Namespace) -> Iterator[Case]:
+    part, of = map(int, options.part.split("/"))
+    number = 0
+    for name in options.scenario or SCENARIOS:
+        for case in single_faults(name, options.seed or 1):
+            number += 1
+            if number % of == part % of:
+                yield case
+
+
+def _in_processes(cases: Iterator[Case], jobs: int) -> Iterator[Tally]:
+    chunks = iter(lambda: list(islice(cases, CHUNK)), [])
+    if jobs <= 1:
+        yield from map(tally, chunks)
+        return
+    with get_context("spawn").Pool(jobs, maxtasksperchild=40) as pool:
+        # In rounds, because a pool reads all that it is given at once.
+        while some := list(islice(chunks, ROUND * jobs)):
+            yield from pool.imap_unordered(tally, some)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

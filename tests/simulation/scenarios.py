@@ -1,0 +1,241 @@
+"""Scenarios: what users and workers do; faults are added from outside, one at any store call.
+
+To add one is a decorated function of a few lines. It ends when everything that it started has
+come to its end; what must hold is the checker's business. What does not end by itself is told to
+the checker by `expect`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from durable.client import Client
+from durable.errors import RunFailed
+from durable.testing.simulation.world import Member, World
+from tests.simulation import flows
+
+SCENARIOS: dict[str, Callable[[World], Awaitable[None]]] = {}
+
+
+def scenario(fn: Callable[[World], Awaitable[None]]) -> Callable[[World], Awaitable[None]]:
+    """Make it one of those that are tried with each fault at each store call."""
+
+    async def whole(world: World) -> None:
+        await fn(world)
+        await world.settle()
+
+    SCENARIOS[fn.__name__] = whole
+    return whole
+
+
+async def result(world: World, run: str) -> None:
+    """A client waits for the outcome; it asks again if it is told an error."""
+
+    async def talk(client: Client) -> Any:
+        handle = await client.get(run)
+        return await handle.result(timeout=120)
+
+    for _ in range(10):
+        reply = await world.client("result", talk, run)
+        if reply.value is not None or isinstance(reply.error, RunFailed):
+            return
+
+
+async def one(world: World, workflow: Any, *args: Any, workers: int = 2) -> None:
+    world.fleet(workers, flows.code())
+    await world.start(workflow, "run", *args)
+    await world.ended("run")
+    await result(world, "run")
+
+
+# -- one run, each kind of code -------------------------------------------------------------------
+
+
+@scenario
+async def sequential(world: World) -> None:
+    await one(world, flows.sequence, 2)
+
+
+@scenario
+async def gathered(world: World) -> None:
+    await one(world, flows.branches, 2)
+
+
+@scenario
+async def mapped(world: World) -> None:
+    await one(world, flows.mapped, 3)
+
+
+@scenario
+async def retried(world: World) -> None:
+    await one(world, flows.retries, 3)
+
+
+@scenario
+async def errors(world: World) -> None:
+    await one(world, flows.caught, 2)
+
+
+@scenario
+async def failing(world: World) -> None:
+    await one(world, flows.doomed, 1)
+
+
+@scenario
+async def decided(world: World) -> None:
+    await one(world, flows.decided, 2)
+
+
+@scenario
+async def plain_asyncio(world: World) -> None:
+    await one(world, flows.natively, 2)
+
+
+@scenario
+async def as_completed(world: World) -> None:
+    await one(world, flows.racing, 3)
+
+
+@scenario
+async def large_values(world: World) -> None:
+    await one(world, flows.large, 1)
+
+
+@scenario
+async def nested(world: World) -> None:
+    await one(world, flows.nested, 2)
+
+
+@scenario
+async def long_body(world: World) -> None:
+    """A body longer than a lease, so that whatever happens, happens during it."""
+    await one(world, flows.slow, 16.0)
+
+
+@scenario
+async def blocked_loop(world: World) -> None:
+    """A body blocks its event loop for several leases: nothing may be taken from it."""
+    await one(world, flows.blocked, 40.0)
+
+
+# -- several runs and clients ---------------------------------------------------------------------
+
+
+@scenario
+async def concurrent_starts(world: World) -> None:
+    """Three clients start one id, a fourth wants other input under it."""
+    world.fleet(1, flows.code())
+    starts = [world.ask(world.start(flows.sequence, "run", 1)) for _ in range(3)]
+    await asyncio.gather(*starts)
+    await world.start(flows.sequence, "run", 2)
+    await world.ended("run")
+    await result(world, "run")
+
+
+@scenario
+async def started_before_workers(world: World) -> None:
+    """Runs wait; then two workers race for them, with room for one each."""
+    for i in range(3):
+        await world.start(flows.sequence, f"run{i}", 1)
+    world.fleet(2, flows.code(), concurrency=1)
+    await world.ended("run0", "run1", "run2")
+
+
+@scenario
+async def run_in_process(world: World) -> None:
+    """`client.run`: whoever dies leaves the run to a worker."""
+
+    async def talk(client: Client) -> Any:
+        return await client.run(flows.sequence.options(id="run"), 2)
+
+    await world.client("run", talk, "run")
+    world.fleet(1, flows.code())
+    await world.start(flows.sequence, "run", 2)
+    await world.ended("run")
+
+
+@scenario
+async def many_runs(world: World) -> None:
+    world.fleet(2, flows.code(), concurrency=3)
+    runs = [f"run{i}" for i in range(5)]
+    for run in runs:
+        world.ask(world.start(flows.sequence, run, 1))
+    await world.ended(*runs)
+
+
+# -- workers come and go --------------------------------------------------------------------------
+
+
+@scenario
+async def drain(world: World) -> None:
+    """SIGTERM in the middle of a body: the run goes on elsewhere."""
+    first = world.worker(flows.code())
+    await world.start(flows.slow, "run", 6.0)
+    await begun(world, first, "long")
+    world.fleet(1, flows.code())
+    world.terminate(first)
+    await world.ended("run")
+
+
+@scenario
+async def zombie(world: World) -> None:
+    """A worker is stopped in the middle of a body and wakes after a takeover."""
+    first = world.worker(flows.code())
+    await world.start(flows.branches, "run", 2)
+    await begun(world, first, "b0-1")
+    first.machine.stop(30.0)
+    world.fleet(2, flows.code())
+    await world.ended("run")
+    await asyncio.sleep(20)
+
+
+@scenario
+async def sweepers_race(world: World) -> None:
+    """Three workers see one die."""
+    first = world.worker(flows.code())
+    await world.start(flows.slow, "run", 2.0)
+    await world.start(flows.sequence, "other", 3)
+    await begun(world, first, "long")
+    world.fleet(3, flows.code())
+    await asyncio.sleep(1)
+    first.machine.kill()
+    await world.ended("run", "other")
+
+
+@scenario
+async def poisonous(world: World) -> None:
+    """One run kills each process that resumes it; an innocent one beside it must end."""
+    world.fleet(2, flows.code())
+    world.expect("poison", "attention")
+    await world.start(flows.poison, "poison", 1)
+    await world.start(flows.slow, "innocent", 3.0)
+    await world.ended("innocent")
+    await world.until(lambda: world.flagged("poison"), "the poison run to need attention")
+
+
+@scenario
+async def two_versions(world: World) -> None:
+    """Old and new code side by side: drift is loud, the wrong value is never handed over."""
+    world.expect("run", "either")
+    old = world.worker(flows.code(), version="v1")
+    await world.start(flows.drifting, "run", 1)
+    await begun(world, old, "second")
+    world.fleet(1, flows.code(drifting=flows.drifting_changed), version="v2")
+    old.machine.kill()
+    await world.until(
+        lambda: world.flagged("run") or world.result("run"), "the run to need attention"
+    )
+    world.fleet(1, flows.code(), version="v3")
+    await world.ended("run")
+
+
+async def begun(world: World, member: Member, slot: str) -> None:
+    """Wait until a body of that slot has begun, or the worker that should run it is gone."""
+
+    def true() -> bool:
+        bodies = (e for e in world.history.events if e.kind == "body")
+        return member.ended or member.machine.dead or any(e.facts["slot"] == slot for e in bodies)
+
+    await world.until(true, f"the body of {slot} to begin")

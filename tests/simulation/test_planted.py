@@ -1,0 +1,38 @@
+"""The test of the tester: some planted bugs are found here, all of them by `nox -s planted`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.hunt import hunt
+from tests.simulation.planted import BUGS
+
+# Those that the scenarios or the first seeds find; the others take longer.
+QUICK = [
+    "one_name_per_epoch",
+    "handed_over_before_it_is_recorded",
+    "failed_attempts_are_not_recorded",
+    "renewal_without_the_precondition",
+    "expiry_by_the_local_wall_clock",
+    "a_clock_blind_to_suspend",
+    "renewed_on_the_loop_of_the_bodies",
+    "nobody_looks_at_the_lease",
+    "a_taker_that_does_not_fence",
+    "owner_token_is_the_host_name",
+    "epoch_not_raised_on_takeover",
+    "a_cache_of_lists",
+]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", QUICK)
+def test_planted_bugs_are_found(name: str) -> None:
+    """With a rule of the protocol broken, the same simulations fail."""
+    found = hunt(name, 200)
+
+    assert found.case, f"{name} was not found in {found.tried} cases"
+
+
+def test_quick_bugs_exist() -> None:
+    """The list above names planted bugs."""
+    assert set(QUICK) <= set(BUGS)

@@ -1,0 +1,72 @@
+"""Random schedules and single faults keep every promise; the slice that fits a test run.
+
+DURABLE_SEEDS=1000 tries that many seeds. Which single faults are tried is chosen by
+DURABLE_ROTATION (the commit's hash, in CI), so that commits take turns. `nox -s simulate` does
+as much as one asks for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import zlib
+from collections.abc import Iterable
+from multiprocessing import get_context
+
+import pytest
+
+from tests.simulation.judging import Case, Tally, explained, single_faults, tally
+from tests.simulation.scenarios import SCENARIOS
+
+SEEDS = int(os.environ.get("DURABLE_SEEDS", "120"))
+FAULTS_EACH = 8  # single faults tried of each scenario
+ROTATION = zlib.crc32(os.environ.get("DURABLE_ROTATION", "").encode())
+CHUNK = 15
+
+
+def judge_all(cases: Iterable[Case]) -> Tally:
+    """In as many processes as there are processors."""
+    total, left = Tally(), iter(cases)
+    chunks = list(iter(lambda: list(itertools.islice(left, CHUNK)), []))
+    with get_context("spawn").Pool(min(len(chunks), os.cpu_count() or 1)) as pool:
+        for part in pool.imap_unordered(tally, chunks):
+            total.add(part)
+    return total
+
+
+def told(total: Tally) -> str:
+    return "\n\n".join(explained(*failure, lines=120) for failure in total.failures[:2])
+
+
+@pytest.mark.timeout(600)
+def test_random_schedules() -> None:
+    """Crashes, pauses, skewed clocks and lost or late calls break no promise."""
+    total = judge_all(Case(seed) for seed in range(SEEDS))
+
+    print(total.summary())
+    assert not total.failures, told(total)
+    assert total.counted["takeovers"] > SEEDS / 10
+    assert total.counted["zombies"] > SEEDS / 10
+
+
+@pytest.mark.timeout(600)
+def test_single_faults() -> None:
+    """Whatever single fault meets whatever store call of a scenario, the promises hold."""
+    cases: list[Case] = []
+    for name in SCENARIOS:
+        every = list(single_faults(name))
+        step = max(1, len(every) // FAULTS_EACH)
+        cases += every[ROTATION % step :: step]
+
+    total = judge_all(cases)
+
+    print(f"{len(cases)} single faults: {total.summary()}")
+    assert not total.failures, told(total)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenarios(name: str) -> None:
+    """Each scenario comes to its end without faults, whatever the scheduling."""
+    total = tally(Case(seed, name) for seed in range(3))
+
+    assert not total.failures, told(total)
