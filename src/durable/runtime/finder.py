@@ -75,7 +75,7 @@ class Finder:
         if system.boot() >= self._attention_at:
             woken = await self._look_at_attention()
             if woken:  # take them before workers of the code that gave up do, or try again soon
-                await self._list()
+                await self._list_now(whole=True)
             pause = pace.busy if woken else ATTENTION_SLOWER * pace.slow
             self._attention_at = system.boot() + pause
 

@@ -6,7 +6,6 @@ once, nothing is recorded, and the worker goes on under a new random id.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable
