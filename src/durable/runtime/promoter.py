@@ -14,6 +14,7 @@ import anyio
 
 from durable.protocol import moments, names
 from durable.runtime import timers
+from durable.runtime.branches import map_in
 from durable.store import Store, Stored
 
 AT_ONCE = 16  # runs woken side by side
@@ -70,14 +71,10 @@ class Promoter:
                 break
             due.append(stored)
         woken: list[str] = []
-        limit = anyio.CapacityLimiter(AT_ONCE)
 
         async def wake(stored: Stored) -> None:
-            async with limit:
-                if await timers.promote(self._store, stored):
-                    woken.append(stored.name)
+            if await timers.promote(self._store, stored):
+                woken.append(stored.name)
 
-        async with anyio.create_task_group() as tasks:
-            for stored in due:
-                tasks.start_soon(wake, stored)
+        await map_in(None, wake, due, AT_ONCE)
         return len(woken)

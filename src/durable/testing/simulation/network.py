@@ -15,14 +15,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from durable.errors import StoreRefused, StoreUnavailable
-from durable.store import EVERYTHING, Backend, Pace, Page, Stored, Within, Written
+from durable.store import EVERYTHING, REMOTE_PACE, Backend, Page, Stored, Within, Written
 from durable.store.memory import PAGE_SIZE, Bucket
 from durable.testing.simulation.faults import FOREIGN, Fault
 from durable.testing.simulation.history import History
 from durable.testing.simulation.loop import SimulatedLoop, strand
 from durable.testing.simulation.machines import EPOCH, Machine
 
-PACE = Pace(bell=1.0, busy=5.0, slow=60.0)  # as of a bucket
 STORM_SECONDS = 30.0
 OUTAGE_SECONDS = 45.0  # longer than a client's patience and than a lease
 SHORT_PAGES = 30  # calls
@@ -45,7 +44,7 @@ class Sent(NamedTuple):
 class Wire(Backend):
     """The store as one process has it."""
 
-    pace = PACE
+    pace = REMOTE_PACE
 
     def __init__(self, network: Network, machine: Machine) -> None:
         self._network = network
