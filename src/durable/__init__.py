@@ -29,6 +29,10 @@ from durable.errors import RunFailed as RunFailed
 from durable.protocol.retries import Retry as Retry
 from durable.protocol.schedules import cron as cron
 from durable.protocol.schedules import every as every
+from durable.repeatable import now as now
+from durable.repeatable import patched as patched
+from durable.repeatable import random as random
+from durable.repeatable import uuid as uuid
 from durable.runtime.publishing import publish as publish
 from durable.runtime.scopes import current as current
 from durable.runtime.scopes import unwinding as unwinding
@@ -49,12 +53,16 @@ __all__ = [
     "every",
     "gather",
     "map",
+    "now",
+    "patched",
     "publish",
+    "random",
     "sleep",
     "sleep_until",
     "step",
     "sync",
     "unwinding",
+    "uuid",
     "wait_event",
     "workflow",
 ]

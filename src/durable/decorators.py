@@ -321,6 +321,7 @@ def workflow(
     on_conflict: OnConflict = "raise",
     max_wait: Duration | None = None,
     lock_ttl: Duration | None = None,
+    version: str = "",
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -336,6 +337,7 @@ def workflow(
     on_conflict: OnConflict = "raise",
     max_wait: Duration | None = None,
     lock_ttl: Duration | None = None,
+    version: str = "",
 ) -> Any:
     """Make a function a workflow: a run of it survives the death of any process.
 
@@ -361,6 +363,8 @@ def workflow(
             other first.
         max_wait: after so long a waiting run fails with SingletonTaken.
         lock_ttl: after so long others may go on although the run is not over.
+        version: recorded when a run starts, shown, and told by `current().version`. Runs of other
+            versions go on with this code, call by call, as far as it fits their record.
 
     Raises:
         InvalidDefinition: the function cannot be a workflow, or a type cannot be stored.
@@ -372,7 +376,7 @@ def workflow(
         definition = WorkflowDefinition(
             **_describe(fn, name, "workflow"), queue=queue, timeout=_limit(timeout),
             schedule=schedule, events=dict(events or {}), singleton=alone,
-            cleanup_timeout=durations.seconds(cleanup_timeout),
+            cleanup_timeout=durations.seconds(cleanup_timeout), version=version,
         )  # fmt: skip
         _check_schedule(definition)
         for event, kind in definition.events.items():

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from durable import gather, step, workflow
+from durable import gather, now, patched, random, step, uuid, workflow
 from durable.client import Client, reading
 from durable.client.handles import Handle
 from durable.errors import Conflict, LeaseTaken, NotFound, RunFailed
@@ -80,6 +80,52 @@ async def test_a_retried_run_goes_on_from_what_failed(client: Client) -> None:
     assert await handle.result() == ["a done", "b done", "c done"]
     with pytest.raises(RunFailed):
         await old.result()  # a handle stays with its instance
+
+
+@workflow
+async def chancy() -> list[str]:
+    begun = [str(uuid()), str(random()), now().isoformat()]
+    await work("".join(begun))
+    if patched("new"):
+        begun.append("new")
+    return [*begun, await work("b")]
+
+
+async def test_a_retried_run_keeps_its_time_and_its_chance(client: Client) -> None:
+    """What the kept records were made with is the same in the new instance: nothing drifts."""
+    broken.add("b")
+    with pytest.raises(RunFailed):
+        await client.run(chancy.options(id="x"))
+    broken.clear()
+
+    await client.retry("x")
+
+    *begun, said, last = await client.run(chancy.options(id="x"))
+    assert "".join(begun) == ran[0]
+    assert (said, last) == ("new", "b done")
+    assert ran[1:] == ["b", "b"]
+    await client.restart("x")
+    assert "".join((await client.run(chancy.options(id="x")))[:3]) != ran[0]
+
+
+async def test_a_run_that_ran_out_of_time_is_given_it_anew(client: Client) -> None:
+    """A retry has as long again as its workflow says."""
+
+    @workflow(name="out of time", timeout=0.2)
+    async def slow() -> str:
+        if not broken:
+            return await work("quick")
+        await anyio.sleep(60)
+        return ""
+
+    broken.add("time")
+    with pytest.raises(RunFailed, match="RunTimeout"):
+        await client.run(slow.options(id="x"))
+    broken.clear()
+
+    await client.retry("x")
+
+    assert await client.run(slow.options(id="x")) == "quick done"
 
 
 async def test_a_retry_fails_again_if_nothing_was_mended(client: Client) -> None:

@@ -150,6 +150,7 @@ class World:
             nonce=self.system.token(),
             created=now,
             deadline=definition.deadline(now),
+            workflow_version=definition.version,
             lock=definition.lock(args, {}),
         )
 

@@ -114,6 +114,7 @@ def _document(shown: _Shown) -> dict[str, object]:
     failure = result.failure if result is not None else None
     return {
         "run": shown.run, "workflow": shown.start.workflow, "instance": shown.start.instance,
+        "version": shown.start.workflow_version or None,
         "queue": shown.start.queue, "tags": shown.start.tags, "started": shown.start.created,
         "status": str(shown.status), "reason": shown.status.reason or None,
         "ended": None if result is None else result.time,
@@ -140,7 +141,8 @@ def _print(shown: _Shown) -> None:
     failure = None if result is None else result.failure
     output.fields(
         [
-            ("run", shown.run), ("workflow", start.workflow), ("status", shown.status),
+            ("run", shown.run), ("workflow", start.workflow),
+            ("version", start.workflow_version), ("status", shown.status),
             ("why", shown.status.reason), ("queue", start.queue), ("tags", tags),
             ("started", output.moment(start.created)), ("took", lasted),
             ("error", f"{failure.type}: {failure.message}" if failure else ""),

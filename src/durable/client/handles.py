@@ -59,6 +59,11 @@ class Handle(Generic[R]):
         return self._start.workflow
 
     @property
+    def version(self) -> str:
+        """The workflow's version when the run was started; see `@workflow(version=)`."""
+        return self._start.workflow_version
+
+    @property
     def queue(self) -> str:
         """Where workers look for it."""
         return self._start.queue

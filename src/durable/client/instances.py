@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -61,7 +62,12 @@ class Copy:
             await self._create(name, self.extra.nonce, self.extra)
         epochs = {e.epoch for e in facts.epochs} | facts.recorded_epochs()
         claim = instances.closing_epoch(
-            epochs, steps, said=self.said, nonce=store.system.token(), now=store.now()
+            epochs,
+            steps,
+            said=self.said,
+            nonce=store.system.token(),
+            now=store.now(),
+            patches=facts.journal().patches if self.kept else (),
         )
         name = names.epoch(self.run, self.instance, claim.epoch)
         await self._create(name, claim.nonce, claim)
@@ -102,6 +108,23 @@ class Copy:
         return keeps
 
 
+def anew(store: Store, start: Start, *, keeps: bool, **changes: Any) -> Start:
+    """The same request for a new instance, whose time to its deadline begins now.
+
+    Args:
+        start: of the old instance.
+        keeps: whether records of it are kept. They were made with its time and its chance, so
+            these stay.
+        changes: other fields.
+    """
+    now = store.now()
+    return msgspec.structs.replace(
+        start, instance=random_id(store.system), nonce=store.system.token(), created=now,
+        deadline=now + start.deadline - start.created if start.deadline else 0.0,
+        origin=start.first() if keeps else None, **changes,
+    )  # fmt: skip
+
+
 async def replace(
     store: Store,
     run: str,
@@ -125,10 +148,7 @@ async def replace(
         Conflict: somebody else replaced the instance meanwhile.
     """
     current = await _unchanged(store, run, facts.start)
-    start = msgspec.structs.replace(
-        facts.start, instance=random_id(store.system), nonce=store.system.token(),
-        created=store.now(),
-    )  # fmt: skip
+    start = anew(store, facts.start, keeps=bool(kept))
     copy = Copy(
         store=store, source=run, facts=facts, run=run, instance=start.instance, kept=kept,
         said=said, extra=extra,

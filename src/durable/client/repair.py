@@ -101,9 +101,9 @@ class Repair:
         kept = rules.before(facts.journal().order, before, id)
         if await self.store.read(names.start(run)) is not None:
             raise _taken(run)
-        start = msgspec.structs.replace(
-            facts.start, instance=random_id(self.store.system), nonce=self.store.system.token(),
-            created=self.store.now(), input=facts.start.input if input is None else input,
+        start = instances.anew(
+            self.store, facts.start, keeps=bool(kept),
+            input=facts.start.input if input is None else input,
             tags={**facts.start.tags, "forked-from": id},
         )  # fmt: skip
         said = _said(f"fork of {id}", by, reason)

@@ -53,6 +53,7 @@ def build(
     start = Start(
         workflow=definition.name, input=msgspec.Raw(encoded), instance=random_id(system),
         nonce=system.token(), queue=definition.queue, version=version,
+        workflow_version=definition.version,
         tags=_checked_tags(workflow.tags), created=now, deadline=definition.deadline(now),
         lock=definition.lock(args, kwargs),
     )  # fmt: skip

@@ -61,15 +61,23 @@ def before(order: Iterable[Step], call: str, run: str) -> set[str]:
 
 
 def closing_epoch(
-    epochs: Collection[int], kept: Iterable[Step], *, said: str, nonce: str, now: float
+    epochs: Collection[int],
+    kept: Iterable[Step],
+    *,
+    said: str,
+    nonce: str,
+    now: float,
+    patches: Collection[str] = (),
 ) -> Epoch:
     """The claim that stands behind what was copied: nobody's, but higher than all before.
 
     Args:
         epochs: the numbers of the old instance's claims; without any, its owner's was 1.
         said: who made the new instance and why.
+        patches: what `patched` has said yes to; records that are left out may have told it.
     """
     number = max(epochs, default=1) + 1
     return Epoch(
-        epoch=number, worker="", label=said, why="wake", nonce=nonce, time=now, seen=seen(kept)
-    )
+        epoch=number, worker="", label=said, why="wake", nonce=nonce, time=now, seen=seen(kept),
+        patches=sorted(patches),
+    )  # fmt: skip

@@ -33,6 +33,7 @@ class Journal:
         attempts: the last failed attempt of each call, by path.
         tried: how far the attempts of each call came, by path.
         epochs: epoch claims by number.
+        patches: what `patched` has said yes to.
         waits: claims of waits that have begun, by path.
     """
 
@@ -40,6 +41,7 @@ class Journal:
     attempts: dict[str, Attempt] = field(default_factory=dict)
     epochs: dict[int, Epoch] = field(default_factory=dict)
     tried: dict[str, Tried] = field(default_factory=dict)
+    patches: set[str] = field(default_factory=set)
     waits: dict[str, Wait] = field(default_factory=dict)
 
     @property
@@ -96,7 +98,16 @@ def build(
     for step in in_order:
         if step.nonce or step.path not in recorded:
             order.setdefault(step.path, step)
-    return Journal(list(order.values()), failed, claims, waits={wait.path: wait for wait in waits})
+    return Journal(
+        list(order.values()), failed, claims,
+        patches=patches(in_order, claims.values()), waits={wait.path: wait for wait in waits},
+    )  # fmt: skip
+
+
+def patches(steps: Iterable[Step], epochs: Iterable[Epoch]) -> set[str]:
+    """What `patched` has said yes to, by these records."""
+    told = [step.patches for step in steps] + [epoch.patches for epoch in epochs]
+    return {patch for patches in told for patch in patches}
 
 
 def _first_seen(record: Step, numbers: list[int], claims: Mapping[int, Epoch]) -> int:

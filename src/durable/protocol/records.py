@@ -45,6 +45,19 @@ class Start(msgspec.Struct, omit_defaults=True):
     deadline: float = 0.0  # when the run fails unless it is over; 0: never
     tick: float = 0.0  # of the schedule that started it
     lock: LockRequest | None = None
+    workflow_version: str = ""  # `@workflow(version=)`
+    origin: Origin | None = None  # of the records that were kept from an earlier instance
+
+    def first(self) -> Origin:
+        """The instance in which the record began; this one unless records were kept."""
+        return self.origin or Origin(self.instance, self.created)
+
+
+class Origin(msgspec.Struct, array_like=True):
+    """The instance that a record was first made in: time and chance of a run are still its."""
+
+    instance: str
+    created: float
 
 
 class Slept(msgspec.Struct, array_like=True):
@@ -62,6 +75,8 @@ class Step(msgspec.Struct, omit_defaults=True):
 
     `slept`: sleeps handed over before it. A sleep has no outcome object of its own; its place in
     the order is known from whatever was recorded next.
+
+    `patches`: what `patched` had said yes to before it, as far as no earlier record says so.
     """
 
     path: str
@@ -80,6 +95,7 @@ class Step(msgspec.Struct, omit_defaults=True):
     published: dict[str, msgspec.Raw] = {}  # by the body; not known to be in `state/` yet
     slept: list[Slept] = []
     cleanup: bool = False  # made by a cancelled run that cleaned up
+    patches: list[str] = []
 
 
 class Wait(msgspec.Struct, omit_defaults=True):
@@ -116,13 +132,14 @@ class Take(msgspec.Struct, omit_defaults=True):
     value: msgspec.Raw | UnsetType = UNSET
     failure: Failure | None = None
     slept: list[Slept] = []
+    patches: list[str] = []
 
     def as_step(self) -> Step:
         """The same outcome as an item of the journal."""
         return Step(
             path=self.path, name=self.name, kind=self.kind, outcome=self.outcome,
             epoch=self.epoch, n=self.n, nonce=self.nonce, time=self.time, value=self.value,
-            failure=self.failure, slept=self.slept,
+            failure=self.failure, slept=self.slept, patches=self.patches,
         )  # fmt: skip
 
 
@@ -226,6 +243,7 @@ class Epoch(msgspec.Struct, omit_defaults=True):
     time: float
     seen: dict[str, Seen] = {}
     alone: bool = False
+    patches: list[str] = []  # of the records that a repair has left out
 
 
 class Seen(msgspec.Struct, array_like=True):
@@ -432,6 +450,7 @@ class ScheduleRecord(msgspec.Struct, omit_defaults=True):
     last: float = 0.0
     cancelling: float = 0.0
     timeout: float | None = None  # of a run, in seconds from its start
+    workflow_version: str = ""
     lock: LockRequest | None = None  # of each run
     fired: int = 0
     missed: int = 0

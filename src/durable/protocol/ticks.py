@@ -154,7 +154,7 @@ def declared(
     new = msgspec.structs.replace(
         there, workflow=asked.workflow, input=asked.input, schedule=asked.schedule,
         queue=asked.queue, tags=asked.tags, timeout=asked.timeout, lock=asked.lock,
-        by=asked.by,
+        by=asked.by, workflow_version=asked.workflow_version,
         through=max(through, there.through),
     )  # fmt: skip
     return None if records.encode(new) == records.encode(there) else new

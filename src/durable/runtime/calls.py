@@ -125,6 +125,7 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
             execution.parking.call_begins()
             try:
                 self.outcome, self._value = await self.course(branch)
+                self.scope.heard(self.outcome.time)
             finally:
                 self._ends()
                 execution.moved()

@@ -67,6 +67,7 @@ class WorkflowDefinition(Definition):
 
     Attributes:
         timeout: seconds from a run's start until it fails unless it is over; None: never.
+        version: of the code, for those who tell runs apart by it.
         schedule: by which workers start it themselves.
         singleton: whose runs go on one at a time.
         events: the types of the events that it waits for, by name.
@@ -76,6 +77,7 @@ class WorkflowDefinition(Definition):
 
     queue: str = "default"
     timeout: float | None = None
+    version: str = ""
     schedule: Schedule | None = None
     singleton: Singleton | None = None
     events: Mapping[str, object] = field(default_factory=dict)

@@ -36,7 +36,7 @@ import msgspec
 from durable.errors import StoreError, UsageError
 from durable.protocol import failures
 from durable.protocol.journal import Journal
-from durable.protocol.records import Cancel, Step, Take, Undo, Wait
+from durable.protocol.records import Cancel, Origin, Step, Take, Undo, Wait
 from durable.runtime import cleanup
 from durable.runtime.bodies import Bodies
 from durable.runtime.calls import StepCall
@@ -55,6 +55,7 @@ from durable.runtime.limits import Limits
 from durable.runtime.loops import Loop
 from durable.runtime.ownership import Ownership
 from durable.runtime.parking import Parking
+from durable.runtime.patches import Patches
 from durable.runtime.performing import Performer
 from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
@@ -77,6 +78,8 @@ class Execution:
     Args:
         args: of the workflow function, decoded; `kwargs` as well.
         deadline: when the run fails unless it is over, in store time; 0: never.
+        origin: the instance that the record was first made in, and when; default: this one.
+        version: of the workflow, as the run was started.
         cancel: the cancellation that was asked for before.
         tick: of the schedule that started the run; 0: none did.
         takes: decisions that earlier owners recorded; `events` those that were sent, as listed.
@@ -92,6 +95,7 @@ class Execution:
         turnstile: the order of outcomes; a decision that closes branches tells it.
         ownership: what is stamped on the records.
         publishing: the progress that it publishes; flushed by its owner at the end.
+        patches: what `patched` decides.
     """
 
     def __init__(
@@ -106,6 +110,8 @@ class Execution:
         args: tuple[object, ...],
         kwargs: dict[str, object],
         deadline: float = 0.0,
+        origin: Origin | None = None,
+        version: str = "",
         cancel: Cancel | None = None,
         tick: float = 0.0,
         takes: Iterable[Take] = (),
@@ -117,14 +123,16 @@ class Execution:
         self.run_id = run_id
         self._store = around.store
         self.ownership = Ownership(
-            run_id=run_id, instance=instance, workflow=definition.name, epoch=epoch, tick=tick
-        )
+            run_id=run_id, instance=instance, workflow=definition.name, epoch=epoch, tick=tick,
+            version=version,
+        )  # fmt: skip
+        self.origin = origin or Origin(instance, 0.0)
         order = [step.path for step in journal.order]
         self.turnstile = Turnstile(order, lambda: self._spawn(self._dispatch))
         self._definition = definition
         self._args = args
         self._kwargs = kwargs
-        self._root = Scope(self, "")
+        self._root = Scope(self, "", time=self.origin.created)
         self._tasks: anyio.abc.TaskGroup | None = None
         self._touches = self._looked = 0
         self._looking = False
@@ -189,6 +197,7 @@ class Execution:
             around=around, ownership=self.ownership, gate=self._gate,
             cancellations=self._cancellations, spawn=self._spawn,
         )  # fmt: skip
+        self.patches = Patches(journal.patches, self.turnstile.at_end, recorder.patched)
         bodies = Bodies(
             around=around, ownership=self.ownership, tried=journal.tried, gate=self._gate,
             in_flight=self._in_flight, cancelling=self.cancelling, recorder=recorder,

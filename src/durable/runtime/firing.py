@@ -126,6 +126,7 @@ def asked_for(
         name=ticks.check_name(name), workflow=definition.name, input=msgspec.Raw(encoded),
         schedule=schedule, nonce="", queue=definition.queue, tags=dict(tags), by=by,
         timeout=definition.timeout, lock=definition.lock(*call),
+        workflow_version=definition.version,
     )  # fmt: skip
 
 
@@ -165,7 +166,8 @@ async def start_tick(store: Store, record: ScheduleRecord, tick: float, version:
         workflow=record.workflow, input=record.input, nonce=token(), queue=record.queue,
         instance=starting.random_id(store.system), version=version,
         tags={**record.tags, TAG: record.name}, created=now, tick=tick,
-        lock=record.lock, deadline=0.0 if record.timeout is None else now + record.timeout,
+        workflow_version=record.workflow_version, lock=record.lock,
+        deadline=0.0 if record.timeout is None else now + record.timeout,
     )  # fmt: skip
     run = ticks.run_id(record.name, tick)
     return not isinstance(await starting.start(store, run, start), Refused)

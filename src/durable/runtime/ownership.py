@@ -21,6 +21,7 @@ class Ownership:
         instance: tells apart runs that had this id one after the other.
         workflow: the workflow's name.
         epoch: higher than that of every earlier owner of the run.
+        version: of the workflow, as the run was started.
         tick: of the schedule that started the run; 0: none did.
     """
 
@@ -29,12 +30,13 @@ class Ownership:
     workflow: str
     epoch: int
     tick: float = 0.0
+    version: str = ""
 
     def current(self, path: str = "", attempt: int = 1, inside: Inside | None = None) -> Current:
         """What the body of the call at `path` may know; without a path, the workflow function."""
         return Current(
             run_id=self.run_id, workflow=self.workflow, attempt=attempt, epoch=self.epoch,
-            idempotency_key=self._key(path), _inside=inside,
+            idempotency_key=self._key(path), _inside=inside, version=self.version,
             tick=datetime.fromtimestamp(self.tick, UTC) if self.tick else None,
         )  # fmt: skip
 

@@ -45,6 +45,7 @@ class Recorder:
     cancellations: Cancellations
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
     _slept: list[Slept] = field(default_factory=list)  # not in any acknowledged record yet
+    _patches: list[str] = field(default_factory=list)  # as above
 
     # -- making -----------------------------------------------------------------------------------
 
@@ -118,10 +119,15 @@ class Recorder:
         """The sleep at `path` is handed over under this number: what is recorded next says so."""
         self._slept.append(Slept(n, path))
 
+    def patched(self, patch: str) -> None:
+        """`patched` said yes: what is recorded next says so."""
+        self._patches.append(patch)
+
     def in_order(self, record: Ordered, n: int) -> Ordered:
-        """The record with its order number, and what was handed over before it without one."""
+        """The record with its order number, and what came before it without a record."""
         record.n = n
         record.slept = list(self._slept)
+        record.patches = list(self._patches)
         return record
 
     def undo(self, call: Call[Any], stored: msgspec.Raw, n: int) -> Undo:
@@ -171,8 +177,11 @@ class Recorder:
     def _acknowledged(self, record: Step | Take, written: Written | Refused) -> None:
         if isinstance(written, Refused):
             self.gate.close(LateRecord(record.path))
-        elif record.slept:
+            return
+        if record.slept:
             self._slept = [sleep for sleep in self._slept if sleep not in record.slept]
+        if record.patches:
+            self._patches = [patch for patch in self._patches if patch not in record.patches]
 
     async def write_take(self, take: Take) -> None:
         """Claim the next place in the chain of decisions; closes the run if it is taken.

@@ -52,6 +52,7 @@ class Scope:
         decided: a framework decision closed this branch; its calls record nothing more.
         unfinished: paths of calls made here that have no outcome yet.
         strand: the line of code that this scope is part of.
+        time: of the latest outcome handed over here, in store time.
     """
 
     execution: Execution
@@ -61,6 +62,7 @@ class Scope:
     decided: bool = False
     unfinished: dict[str, None] = field(default_factory=dict)
     strand: Strand = field(default_factory=Strand)
+    time: float = 0.0
     ordinals: Ordinals = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,6 +94,15 @@ class Scope:
     def finished(self, path: str) -> None:
         self.unfinished.pop(path, None)
 
+    def heard(self, time: float) -> None:
+        """An outcome of that time is handed over here, or a branch that knows of it has ended."""
+        self.time = max(self.time, time)
+
+    def now(self) -> float:
+        """The time of the latest outcome handed over here or in a scope around."""
+        around = self.parent.now() if self.parent is not None else 0.0
+        return max(self.time, around)
+
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Make this strand the owner; at exit by return every call must have finished."""
@@ -108,6 +119,8 @@ class Scope:
                 f"never awaited or had not finished: {calls}",
                 hint="await each durable call, or the task that wraps it, before returning",
             )
+        if self.parent is not None:
+            self.parent.heard(self.time)
 
     def describe(self) -> str:
         return f"branch {self.prefix.rstrip('/')!r}" if self.prefix else "the workflow function"
@@ -125,11 +138,15 @@ class Current:
             it to an outside system that rejects lower ones.
         idempotency_key: the same for every attempt of this call, on whatever worker, and for no
             other call: pass it to outside systems that drop repeated requests.
+        version: of the workflow, `@workflow(version=)`, at the start of this run; `durable run` of
+            newer code does not change it.
         tick: the moment for which a schedule started the run, in UTC; None if none did. A run
             that starts late, or is made up for, still has the tick that it is for.
     """
 
-    KNOWN: ClassVar = ("run_id", "workflow", "attempt", "epoch", "idempotency_key", "tick")
+    KNOWN: ClassVar = (
+        "run_id", "workflow", "attempt", "epoch", "idempotency_key", "tick", "version",
+    )  # fmt: skip
 
     run_id: str
     workflow: str
@@ -137,6 +154,7 @@ class Current:
     epoch: int
     idempotency_key: str
     tick: datetime | None = None
+    version: str = ""
     _inside: Inside | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -137,6 +137,10 @@ class Turnstile:
         """Paths of recorded outcomes that nobody has awaited yet, in order."""
         return sorted(self._place, key=self._place.__getitem__)
 
+    def at_end(self) -> bool:
+        """Whether every recorded outcome has been handed over."""
+        return not self._place and not self._awaited
+
     @property
     def replaying(self) -> bool:
         """Whether recorded outcomes remain and nothing new was recorded yet."""
