@@ -22,6 +22,7 @@ from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Store
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
 from durable.system import System
+from tests.runtime.stores import chosen
 
 RUN = "run"
 INSTANCE = "i"
@@ -86,10 +87,10 @@ class Run:
     async def _prepare(
         self, trusted: Callable[[], bool], replay_only: bool, definition: Any
     ) -> Execution:
-        store = Store(MemoryBackend(self.bucket, faults=self.faults), patience=None)
+        store = Store(MemoryBackend(chosen(self.bucket), faults=self.faults), patience=None)
         start = records.encode(Start("w", msgspec.Raw(b"{}"), INSTANCE, "start"))
         self.bucket.create(names.start(RUN), start, {"nonce": "start"}, True)
-        facts = await load(Store(MemoryBackend(self.bucket)), RUN)
+        facts = await load(Store(MemoryBackend(chosen(self.bucket))), RUN)
         assert facts is not None
         epoch = 1
         if not facts.fresh:

@@ -23,6 +23,7 @@ from durable.store import Store, Stored
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
 from durable.system import System
 from tests.runtime.clocks import BACKENDS, virtual
+from tests.runtime.stores import chosen
 
 TERMS = Terms.of(20.0)  # renewed every 6.67 s, trusted for 18 s
 NAME = names.worker("w1")
@@ -65,7 +66,7 @@ class World:
         return anyio.current_time() + self.suspended - self.epoch
 
     def store(self, patience: float | None = None) -> Store:
-        backend = MemoryBackend(self.bucket, faults=self._decide)
+        backend = MemoryBackend(chosen(self.bucket), faults=self._decide)
         return Store(backend, system=self.system(), patience=patience)
 
     def _decide(self, call: Call) -> Fault | None:
@@ -674,7 +675,7 @@ def threaded(
     describe_running: Callable[[], str] = lambda: "",
 ) -> LeaseKeeper:
     return LeaseKeeper(
-        store=Store(MemoryBackend(bucket, faults=tell)),
+        store=Store(MemoryBackend(chosen(bucket), faults=tell)),
         system=System(),
         terms=FAST,
         record=records.Lease(worker="w1", ttl=0, margin=0, nonce=""),

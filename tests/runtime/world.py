@@ -21,6 +21,7 @@ from durable.runtime.worker import Worker
 from durable.store import REMOTE_PACE, Store
 from durable.store.memory import Call, Fault, MemoryBackend, Verb
 from durable.testing.virtual import virtual_bucket, virtual_system
+from tests.runtime.stores import chosen
 
 HOUR = 3600.0  # of virtual time
 
@@ -102,7 +103,7 @@ class World:
         self._tasks = tasks
         self._seed = 0
         self.system = virtual_system(999)
-        self.store = Store(MemoryBackend(self.bucket), system=self.system)
+        self.store = Store(MemoryBackend(chosen(self.bucket)), system=self.system)
 
     async def process(
         self,
@@ -115,7 +116,7 @@ class World:
     ) -> Process:
         """A new worker, running."""
         self._seed += 1
-        backend = PausableBackend(self.bucket, faults=faults)
+        backend = PausableBackend(chosen(self.bucket), faults=faults)
         known = {name: d for name, d in workflows().items() if serves(name)}
         worker = Worker(
             Store(backend, system=virtual_system(self._seed)),

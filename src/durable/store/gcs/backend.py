@@ -11,7 +11,14 @@ from durable.store import EVERYTHING, REMOTE_PACE, Backend, Page, Stored, Within
 from durable.store.gcs import wire
 from durable.store.gcs.answers import Answer, no_bucket, nonsense, trouble
 from durable.store.gcs.clock import StoreClock
-from durable.store.gcs.http import ANSWER_SECONDS, BYTES_PER_SECOND, LIST_SECONDS, Http, Request
+from durable.store.gcs.http import (
+    ANSWER_SECONDS,
+    BYTES_PER_SECOND,
+    LIST_SECONDS,
+    Http,
+    Request,
+    Transport,
+)
 from durable.store.gcs.place import Place
 from durable.store.gcs.tokens import Credentials, Tokens, application_default
 from durable.system import System
@@ -29,6 +36,7 @@ class GcsBackend(Backend):
         system: clocks and chance.
         load: finds the credentials, in a thread, when a token is first needed. Not called for an
             anonymous place.
+        transport: carries the requests; by default aiohttp does, on connections of its own.
     """
 
     pace = REMOTE_PACE
@@ -39,12 +47,13 @@ class GcsBackend(Backend):
         *,
         system: System | None = None,
         load: Callable[[], Credentials] = application_default,
+        transport: Transport | None = None,
     ) -> None:
         self.place = place
         self._system = system = system or System()
         self._clock = StoreClock(system)
         tokens = None if place.anonymous else Tokens(load, system)
-        self._http = Http(place, tokens=tokens, clock=self._clock, system=system)
+        self._http = transport or Http(place, tokens=tokens, clock=self._clock, system=system)
         self._create_url = place.insert_url(0)
         self._checked = False
 

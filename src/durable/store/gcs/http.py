@@ -16,7 +16,7 @@ from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -56,13 +56,28 @@ class Request(NamedTuple):
     content_type: str = ""
 
 
+class Transport(Protocol):
+    """What carries requests; `Http` does, and tests have one without sockets."""
+
+    async def ask(self, request: Request) -> Answer:
+        """Send it once.
+
+        Raises:
+            StoreUnavailable: there was no answer.
+            StoreRefused: it cannot be sent.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
 class _Connections(NamedTuple):
     session: aiohttp.ClientSession
     turns: anyio.Semaphore  # so that waiting for a connection is no part of a request's time
     lifetime: AsyncGenerator[None, None]
 
 
-class Http:
+class Http(Transport):
     """Makes requests, from any event loop of any thread, on asyncio and on trio.
 
     Args:

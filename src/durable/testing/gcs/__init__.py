@@ -7,6 +7,10 @@ short) and goes wrong on demand. In process:
     async with serve({"bucket": Bucket()}) as url: ...        # in the running asyncio loop
     with serving({"bucket": Bucket()}) as server: server.url  # in a thread of its own
 
+without sockets, for a virtual clock:
+
+    GcsBackend(place, transport=Direct(Service({"bucket": Bucket()}), system))
+
 and as a program: `python -m durable.testing.gcs --port 9023`. The table of objects is the memory
 store's `Bucket`: what one writes the other sees.
 
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 from durable.testing.gcs.buckets import BucketState as BucketState
 from durable.testing.gcs.calls import Calls as Calls
+from durable.testing.gcs.direct import Direct as Direct
 from durable.testing.gcs.faults import Fault as Fault
 from durable.testing.gcs.faults import Faults as Faults
 from durable.testing.gcs.service import Service as Service
@@ -24,4 +29,14 @@ from durable.testing.gcs.serving import Handle as Handle
 from durable.testing.gcs.serving import serve as serve
 from durable.testing.gcs.serving import serving as serving
 
-__all__ = ["BucketState", "Calls", "Fault", "Faults", "Handle", "Service", "serve", "serving"]
+__all__ = [
+    "BucketState",
+    "Calls",
+    "Direct",
+    "Fault",
+    "Faults",
+    "Handle",
+    "Service",
+    "serve",
+    "serving",
+]
