@@ -18,6 +18,7 @@ from durable.protocol.records import Epoch, Lease
 from durable.runtime.worker import Worker
 from durable.store import Store
 from durable.store.memory import Bucket, MemoryBackend
+from durable.system import boot_id
 from tests.client.dying import MODES, Mode, dies
 from tests.client.shop import checkout
 
@@ -301,7 +302,8 @@ async def test_a_run_of_a_dead_worker_is_released(client: Client, store: Store) 
 async def test_a_live_holder_is_fenced_only_by_force(client: Client, store: Store) -> None:
     """Refused while the holder lives; forced, the next owner has a higher epoch."""
     await client.start(chain.options(id="x"))
-    await store.create(names.worker("w"), records.encode(Lease("w", 20, 2, "n")), nonce="n")
+    lease = Lease("w", 20, 2, "n", boot=boot_id())
+    await store.create(names.worker("w"), records.encode(lease), nonce="n")
     await _hold(store, "x", "w")
 
     with pytest.raises(LeaseTaken, match="which is alive"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtime import stores
+from tests import stores
 
 HELPERS = frozenset({"world", "World", "Run"})  # what makes a test's store
 

@@ -22,7 +22,7 @@ from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Store
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
 from durable.system import System
-from tests.runtime.stores import chosen
+from tests.stores import chosen
 
 RUN = "run"
 INSTANCE = "i"

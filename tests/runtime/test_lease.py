@@ -23,7 +23,7 @@ from durable.store import Store, Stored
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
 from durable.system import System
 from tests.runtime.clocks import BACKENDS, virtual
-from tests.runtime.stores import chosen
+from tests.stores import chosen
 
 TERMS = Terms.of(20.0)  # renewed every 6.67 s, trusted for 18 s
 NAME = names.worker("w1")

@@ -21,7 +21,7 @@ from durable.runtime.worker import Worker
 from durable.store import REMOTE_PACE, Store
 from durable.store.memory import Call, Fault, MemoryBackend, Verb
 from durable.testing.virtual import virtual_bucket, virtual_system
-from tests.runtime.stores import chosen
+from tests.stores import chosen
 
 HOUR = 3600.0  # of virtual time
 
@@ -108,16 +108,20 @@ class World:
     async def process(
         self,
         *,
-        serves: Callable[[str], bool] = lambda name: True,
+        serves: Callable[[str], bool] | None = None,
         until_idle: bool = False,
         faults: Any = None,
         runtime_folder: Path | None = None,
         **options: Any,
     ) -> Process:
-        """A new worker, running."""
+        """A new worker, running; by default it serves all but what schedules start."""
         self._seed += 1
         backend = PausableBackend(chosen(self.bucket), faults=faults)
-        known = {name: d for name, d in workflows().items() if serves(name)}
+        known = {
+            name: d
+            for name, d in workflows().items()
+            if (d.schedule is None if serves is None else serves(name))
+        }
         worker = Worker(
             Store(backend, system=virtual_system(self._seed)),
             known,

@@ -1,4 +1,4 @@
-"""Which store the tests of the runtime run on: the bucket in memory, as it is or over the wire.
+"""Which store a test runs on: the bucket in memory, as it is or over the wire.
 
 Over the wire each call becomes the request that the gs:// store sends, goes as bytes to the
 strict server's service, and its answer is read as the gs:// store reads it. No socket is opened
