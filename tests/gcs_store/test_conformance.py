@@ -74,7 +74,7 @@ class TestGcs(StoreConformance):
     def _served(request: pytest.FixtureRequest) -> Iterator[None]:
         """Where the bucket is: attributes of the class, which `open` has no other way to."""
         if request.param == "real":
-            folder = f"durable-conformance-{uuid.uuid4().hex}"
+            folder = f"test-{uuid.uuid4().hex[:8]}"  # short: a name may have 1,024 bytes in all
             request.cls.place = Place.parse(f"{os.environ['GCS_TEST_BUCKET']}/{folder}")
             request.cls.kind, request.cls.rounds = PatientBackend, 3
             yield
