@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Literal, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from durable.store import Page, Stored, Written
+from durable.store import EVERYTHING, Page, Stored, Within, Written
 from durable.store.gcs import GcsBackend, Place
 from durable.store.memory import PAGE_SIZE, Bucket
 from durable.system import System
@@ -46,10 +46,16 @@ class OverTheWire:
     def read(self, name: str) -> Stored | None:
         return _at_once(self._gcs.read(name))
 
-    def list(self, prefix: str, token: str | None, limit: int = PAGE_SIZE) -> Page:
+    def list(
+        self,
+        prefix: str,
+        token: str | None,
+        limit: int = PAGE_SIZE,
+        within: Within = EVERYTHING,
+    ) -> Page:
         if limit != PAGE_SIZE:  # a fault; the gs:// store always asks for full pages
-            return self._table.list(prefix, token, limit)
-        return _at_once(self._gcs.list(prefix, token))
+            return self._table.list(prefix, token, limit, within)
+        return _at_once(self._gcs.list(prefix, token, within))
 
     def delete(self, name: str, generation: int) -> bool:
         return _at_once(self._gcs.delete(name, generation))
