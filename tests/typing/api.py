@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import assert_type
 
-from durable import connect, current, gather, map, step, sync, workflow
+from durable import connect, current, gather, map, step, sync, testing, workflow
 
 
 @step
@@ -45,3 +46,36 @@ async def main() -> None:
 def script() -> None:
     with sync.connect() as client:
         assert_type(client.run(checkout, "A-1"), str)
+
+
+async def async_test(env: testing.Environment) -> None:
+    handle = await env.client.start(checkout, "A-1")
+    await env.advance("365d")
+    assert_type(await handle.result(), str)
+    assert_type(await env.client.run(nightly, "2026-11-29"), int)
+    await env.assert_steps(handle, ["charge.1"])
+    assert_type(env.body_runs(handle), dict[str, int])
+    async with testing.environment(seed=3, backend="trio") as other:
+        assert_type(other, testing.Environment)
+
+
+def sync_test(env: testing.BlockingEnvironment) -> None:
+    handle = env.client.start(checkout, "A-1")
+    env.advance(timedelta(days=365))
+    assert_type(handle.result(), str)
+    stub = env.stub(charge, returns="paid")
+    assert_type(stub.calls, list[testing.StubCall])
+    env.stub("mail", raises=OSError("no answer"))
+    env.faults.delay("5s", "create", "*/steps/charge.1", times=2)
+    with testing.environment(start=datetime(2031, 1, 1, tzinfo=UTC)) as other:
+        assert_type(other, testing.BlockingEnvironment)
+
+
+def crash_test() -> None:
+    assert_type(testing.run(checkout, "A-1"), str)
+    assert_type(testing.crash_at_every_call(nightly, "2026-11-29").value, int | None)
+    tested = testing.crash_at_every_call.options(
+        prepare=lambda env: env.stub(charge, returns="paid"),
+        drive=lambda env, handle: env.advance("1d"),
+    )
+    assert_type(tested(checkout, "A-1"), testing.CrashReport[str])

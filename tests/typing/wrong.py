@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from durable import connect, step, workflow
+from durable import connect, step, testing, workflow
 
 
 @step
@@ -22,3 +22,11 @@ async def main() -> None:
     async with connect() as client:
         await client.start(checkout, 1)  # error
         await client.run(checkout.options(id=1), "A-1")  # error
+
+
+def test() -> None:
+    testing.run(checkout, 1)  # error
+    testing.crash_at_every_call(checkout)  # error
+    with testing.environment(backend="twisted") as env:  # error
+        env.stub(3, returns=1)  # error
+        env.faults.fail("erase")  # error
