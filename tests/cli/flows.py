@@ -26,6 +26,19 @@ async def gate(name: str) -> str:
     return name
 
 
+@step(attempts=1)
+async def break_twice() -> None:
+    try:
+        raise ConnectionError("first")
+    except ConnectionError as e:
+        raise ExceptionGroup("both", [ValueError("one"), KeyError("two")]) from e
+
+
+@workflow
+async def breaking() -> None:
+    await break_twice()
+
+
 @step
 def hang() -> None:
     print("hang", flush=True)

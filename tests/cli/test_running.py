@@ -8,6 +8,8 @@ import os
 import pty
 import signal
 import subprocess
+import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import pytest
 
 from durable.store.opening import open_store
 from tests.cli.command import FLOWS, PROGRAM, Done, begin, durable, objects, until
-from tests.commands import environment
+from tests.commands import ROOT, environment
 
 Cli = Callable[..., Done]
 
@@ -85,6 +87,17 @@ def test_a_failed_run_exits_with_1(cli: Cli) -> None:
     assert (done.code, done.out) == (1, "")
     assert done.error["code"] == "run_failed"
     assert done.error["run"] == "x"
+
+
+def test_a_failed_run_says_what_its_error_consists_of(cli: Cli) -> None:
+    """The members of a group, and what it came from, whether it just ran or is looked at later."""
+    ran = cli("run", f"{FLOWS}:breaking", "--id", "x")
+    inside = ["  ValueError: one", "  KeyError: 'two'", "  caused by ConnectionError: first"]
+
+    assert "builtins.ExceptionGroup: both (2 sub-exceptions)" in ran.err
+    assert ran.err.splitlines()[-3:] == inside
+    assert cli("result", "x").err.splitlines()[-3:] == inside
+    assert cli("show", "x").out.splitlines()[-3:] == inside
 
 
 def test_start_prints_the_id_and_result_waits(cli: Cli) -> None:
@@ -175,6 +188,41 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_line_does(folder: Path) -> None:
     assert "--id 'order 1'" in err
     assert [e["why"] for e in epochs] == ["drain"]  # handed over, not left to be found dead
     assert second.out == 'gate go\nnote last\n["hi","go","last"]\n'
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_at_the_very_beginning(folder: Path, as_json: bool) -> None:
+    """While the package is still being imported it is one line, too, and no traceback."""
+    (folder / "msgspec.py").write_text(
+        "import threading\nprint('importing', flush=True)\nthreading.Event().wait()\n"
+    )
+    command = "import sys\nfrom durable_command import main\nsys.exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, "list", *(["--json"] if as_json else [])],
+        cwd=folder, env=environment(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    until(process, "importing")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    if as_json:
+        assert json.loads(err)["error"]["code"] == "interrupted"
+    else:
+        assert err == "interrupted: stopped by Ctrl-C\n"
+
+
+def test_the_command_is_what_its_script_calls(folder: Path) -> None:
+    """What is installed as `durable` does what `python -m durable.cli` does."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, function = scripts["durable"].split(":")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys, {module}\nsys.exit({module}.{function}())", "show"],
+        cwd=folder, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (2, durable("show", folder=folder).err)
 
 
 def test_ctrl_c_names_an_id_left_to_chance(folder: Path) -> None:

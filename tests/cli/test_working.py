@@ -176,6 +176,7 @@ def test_workers_and_sweep_see_the_dead(
         "hanging",
         "stubborn",
         "deadly",
+        "breaking",
         "mendable",
     }
     assert running == "running"

@@ -171,6 +171,27 @@ async def test_epochs_rise_over_instances_and_say_who_made_them(
     assert [e.label for e in facts.epochs if not e.worker] == ["retry by ann: again"] * 2
 
 
+@pytest.mark.parametrize("verb", ["retry", "restart"])
+async def test_a_run_whose_marker_is_damaged_needs_attention(
+    client: Client, bucket: Bucket, verb: str
+) -> None:
+    """No worker takes it, lists and status say so; retried or restarted it gets a fresh marker."""
+    handle = await client.start(chain.options(id="x"))
+    name = names.marker("default", "x")
+    there = bucket.read(name)
+    assert there is not None
+    bucket.replace(name, there.generation, b"\x80", there.meta, True)
+
+    status = await handle.status()
+    [listed] = [run async for run in client.list()]
+    again = await (client.retry("x") if verb == "retry" else client.restart("x"))
+
+    assert (status, listed.status) == ("needs-attention", "needs-attention")
+    assert name in status.reason
+    assert await again.status() == "waiting"
+    assert await _go_on(client) == ["a done", "b done", "c done"]
+
+
 async def test_only_failures_are_retried(client: Client) -> None:
     """A completed run, a run that goes on and an unknown one are refused, nothing written."""
     await client.run(chain.options(id="done"))

@@ -9,6 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from durable.doctor import Report, examine
+from durable.protocol import names
 from durable.store import EVERYTHING, Backend, Page, Store, Stored, Within, Written
 from durable.store.gcs import GcsBackend, Place
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
@@ -28,6 +29,7 @@ TRIED = [
     "conditional-delete",
     "latency",
     "clock",
+    "markers",
     "clean-up",
 ]
 
@@ -50,7 +52,23 @@ def test_a_good_store_passes(kind: str, tmp_path: Path) -> None:
     assert abs(report.clock_offset) < 2
     if isinstance(backend, MemoryBackend):
         assert backend.bucket.list("", None).items == []
-        assert all(name.startswith("doctor/") for _, name in backend.bucket.log)
+        outside = {call for call in backend.bucket.log if not call[1].startswith("doctor/")}
+        assert outside == {("list", "live/")}
+
+
+def test_runs_that_nobody_can_take_are_named() -> None:
+    """A damaged marker is a warning with the command that mends it, not a reason to refuse."""
+    backend = MemoryBackend()
+    for run in ("a b", "c"):
+        backend.bucket.create(names.marker("default", run), b"\x80", {}, True)
+
+    report = examined(backend)
+
+    found = finding(report, "markers")
+    assert (found.level, report.refused) == ("warning", [])
+    assert "'a b'" in found.found
+    assert "'c'" in found.found
+    assert found.fix.endswith(": durable retry c")
 
 
 class CreateAlwaysWins(MemoryBackend):

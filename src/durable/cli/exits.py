@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import msgspec
 
+from durable.cli import causes
 from durable.errors import (
     Conflict,
     DurableError,
@@ -74,6 +75,9 @@ def report(error: BaseException, *, as_json: bool) -> int:
     else:
         head = "interrupted" if code == INTERRUPTED else "error"
         print(f"{head}: {said.message}", file=sys.stderr)
+        if isinstance(error, RunFailed):
+            for line in causes.lines(error.__cause__):
+                print(line, file=sys.stderr)
         if said.hint:
             print(f"hint: {said.hint}", file=sys.stderr)
     return code

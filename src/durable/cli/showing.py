@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import anyio
 import msgspec
 
-from durable.cli import exits, output
+from durable.cli import causes, exits, output
 from durable.cli.exits import PATIENCE
 from durable.client import RunSummary, Status, StepSummary, connect, reading
 from durable.client.listing import queue_of
 from durable.client.reading import Workers
 from durable.errors import NeedsAttention
+from durable.protocol import failures
 from durable.protocol.records import Attention, Epoch, Result, Start
 from durable.runtime import flags, locks
 from durable.runtime.sweeper import Sweeper
@@ -164,6 +165,8 @@ def _print(shown: _Shown) -> None:
         )
     if failure is not None and failure.traceback:
         print(f"\n{failure.traceback.rstrip()}")
+        for line in causes.lines(failures.rebuild(failure)):
+            print(line)
 
 
 def _print_attention(shown: _Shown) -> None:

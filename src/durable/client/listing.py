@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from durable.client.reading import Status, Workers
+from durable.client.reading import Status, Workers, damage
 from durable.protocol import names
 from durable.protocol.records import Attention, History
 from durable.runtime import reading, timers
@@ -109,12 +109,14 @@ class RunList:
     async def _live(self) -> list[RunSummary]:
         workers = await Workers.read(self._store)
         found = []
-        async for stored in self._store.list("live/"):
+        async for stored in self._store.list(names.LIVE):
             queue, run = queue_of(stored.name), names.marker_run(stored.name)
             if run is None:
                 continue
             workflow = stored.meta.get("workflow", "")
-            status = workers.status(workflow, queue, stored.meta.get("holder", ""))
+            status = damage(stored) or workers.status(
+                workflow, queue, stored.meta.get("holder", "")
+            )
             instance = stored.meta.get("instance", "")
             started = _seconds(stored.meta.get("created", "")) or stored.created
             found.append(RunSummary(run, workflow, status, instance, started))

@@ -211,7 +211,7 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     if stored is not None:
         holder = stored.meta.get("holder", "")
         workers = await Workers.read(store)
-        return workers.status(start.workflow, start.queue, holder)
+        return damage(stored) or workers.status(start.workflow, start.queue, holder)
     hint = await flags.read(store, start.queue, run)
     if hint is not None and hint.instance == start.instance:
         return Status("needs-attention", f"{hint.reason}: {hint.message}")
@@ -232,6 +232,17 @@ def what_it_waits_for(waits: list[Wait]) -> str:
     said = [f"for event {', '.join(map(repr, events))}"] if events else []
     said += [f"until {moments.second(min(dues))}"] if dues else []
     return " ".join(said)
+
+
+def damage(marker: Stored) -> Status | None:
+    """What the status is if nobody can read the marker; None if it can be read.
+
+    A list leaves large bodies out: those are not looked at.
+    """
+    if marker.body is None or records.is_marker(marker.body):
+        return None
+    why = f"its marker {marker.name!r} is damaged or foreign, and no worker can take it"
+    return Status("needs-attention", f"corrupt: {why}; stop whoever runs it, then retry it")
 
 
 def summarize(facts: Facts) -> list[StepSummary]:

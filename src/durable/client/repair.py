@@ -67,7 +67,7 @@ class Repair:
         """
         facts = await reading.load(self.store, id)
         if facts.result is None:
-            await self._check_stuck(id, facts.start)
+            await self._make_way(id, facts.start)
         said = _said("restart", by, reason)
         start = await instances.replace(self.store, id, facts, (), said=said)
         return _handle(self.store, id, start)
@@ -214,17 +214,21 @@ class Repair:
         await markers.wake(self.store, id, start, flagged=flagged, nonce=self.store.system.token)
 
     async def _wake_stuck(self, id: str, start: Start) -> Handle[Any]:
-        await self._check_stuck(id, start)
+        await self._make_way(id, start)
         await self._wake(id, start)
         return _handle(self.store, id, start)
 
-    async def _check_stuck(self, id: str, start: Start) -> None:
-        """Nobody works on the run, and nobody will: it needs attention, or was never announced."""
+    async def _make_way(self, id: str, start: Start) -> None:
+        """Nobody works on the run, and nobody will: it needs attention, or was never announced.
+
+        A marker that keeps workers away because it cannot be read is removed.
+        """
         status = await reading.read_status(self.store, id, start)
         if status != "needs-attention" and not status.interrupted:
             raise Conflict(
                 f"run {id!r} is not over: {status}", hint="wait for it, or cancel it first", run=id
             )
+        await markers.discard_damaged(self.store, start.queue, id)
 
     def _skipped(self, facts: Facts, path: str, value: object, said: str) -> Step:
         if not path or path.startswith("/"):

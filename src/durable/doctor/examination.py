@@ -8,6 +8,7 @@ from anyio import to_thread
 
 from durable.doctor import settings, speed
 from durable.doctor.findings import Finding, Report
+from durable.doctor.markers import look_at_markers
 from durable.doctor.operations import reach, try_operations
 from durable.doctor.probe import Probe
 from durable.doctor.races import try_races
@@ -60,6 +61,7 @@ async def _examine(probe: Probe, place: Place | None, report: Report) -> None:
     offset = probe.store.now() - probe.store.system.wall()
     report.clock_offset = round(offset, 3) or 0.0  # no -0.0
     found.append(speed.clock_finding(report.clock_offset))
+    found.append(await look_at_markers(probe.store))
 
 
 async def _settings(place: Place) -> list[Finding]:

@@ -168,8 +168,11 @@ def parse_fact(run: str, name: str) -> Fact | None:
 # -- hints and registers -------------------------------------------------------------------------
 
 
+LIVE = "live/"
+
+
 def marker_folder(queue: str) -> str:
-    return f"live/{encode_part(queue)}/"
+    return f"{LIVE}{encode_part(queue)}/"
 
 
 def marker(queue: str, run: str) -> str:

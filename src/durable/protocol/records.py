@@ -460,6 +460,18 @@ class ScheduleRecord(msgspec.Struct, omit_defaults=True):
 _encode = msgspec.json.Encoder().encode
 
 
+_marker = msgspec.json.Decoder(Marker)
+
+
+def is_marker(body: bytes) -> bool:
+    """Whether this is the body of a marker, and not damaged or somebody else's object."""
+    try:
+        _marker.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
 def encode(record: msgspec.Struct) -> bytes:
     """A record as the JSON that its object's body holds."""
     return _encode(record)

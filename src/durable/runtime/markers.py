@@ -170,6 +170,13 @@ async def wake(
             return await ring(store, bell or names.queue_bell(start.queue), nonce())
 
 
+async def discard_damaged(store: Store, queue: str, run: str) -> None:
+    """Delete the run's marker if nobody can read it. Only for people, who know who runs it."""
+    stored = await store.read(names.marker(queue, run))
+    if stored is not None and stored.body is not None and not records.is_marker(stored.body):
+        await store.delete(stored.name, stored.generation)
+
+
 async def replace_unowned(store: Store, stored: Stored, marker: Marker) -> bool:
     """Put an unowned marker in the place of a dead holder's; False: somebody was quicker."""
     return isinstance(await _replace(store, stored, marker), Written)
