@@ -172,15 +172,13 @@ async def test_epochs_rise_over_instances_and_say_who_made_them(
 
 
 @pytest.mark.parametrize("verb", ["retry", "restart"])
-async def test_a_run_whose_marker_is_damaged_needs_attention(
-    client: Client, bucket: Bucket, verb: str
-) -> None:
+async def test_a_run_whose_marker_is_damaged_needs_attention(client: Client, verb: str) -> None:
     """No worker takes it, lists and status say so; retried or restarted it gets a fresh marker."""
     handle = await client.start(chain.options(id="x"))
     name = names.marker("default", "x")
-    there = bucket.read(name)
+    there = await client.store.read(name)
     assert there is not None
-    bucket.replace(name, there.generation, b"\x80", there.meta, True)
+    await client.store.replace(name, there.generation, b"\x80", nonce="x", meta=there.meta)
 
     status = await handle.status()
     [listed] = [run async for run in client.list()]
