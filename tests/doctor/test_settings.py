@@ -56,7 +56,10 @@ def test_what_is_for_ever_takes_another_bucket(settings: Settings, check: str) -
 
 
 def test_soft_delete_is_told_in_money() -> None:
-    """A lease that is renewed every third of 20 s leaves 90,720 copies in a week."""
+    """A lease that is renewed every third of 20 s leaves 90,720 copies in a week.
+
+    B38, 2i2c-org/infrastructure#3696.
+    """
     copies, dollars = dead_copies(WEEK)
     found = judged(Settings(soft_delete=WEEK), "soft-delete").found
 

@@ -158,7 +158,10 @@ def test_a_broken_store_is_refused(broken: type[MemoryBackend], check: str, said
 def test_an_emulator_that_ignores_preconditions_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """fake-gcs-server deletes a generation that was replaced, and the doctor sees it."""
+    """fake-gcs-server deletes a generation that was replaced, and the doctor sees it.
+
+    B30, fsouza/fake-gcs-server#994.
+    """
     from durable.doctor import buckets
 
     with fake_gcs_server() as url:

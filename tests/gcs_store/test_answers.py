@@ -262,7 +262,10 @@ async def test_a_redirect_is_not_followed(verb: Verb, server: Handle) -> None:
 
 
 def test_one_change_a_second_is_enough() -> None:
-    """A 429 is repeated with growing pauses, until the object may be changed again."""
+    """A 429 is repeated with growing pauses, until the object may be changed again.
+
+    B29, grafana/mimir PR #12086.
+    """
 
     async def change(url: str) -> tuple[object, object]:
         store = Store(GcsBackend(Place(BUCKET, "a/", "", url, anonymous=True)))

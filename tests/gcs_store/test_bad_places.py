@@ -125,7 +125,10 @@ def test_b37_a_bucket_that_keeps_objects(
     name: str, config: dict[str, object], said: str, advice: str,
     command: Command, server: Handle, bucket: BucketState,
 ) -> None:  # fmt: skip
-    """B37: whoever would write refuses before the first write, a worker too, and ends."""
+    """Whoever would write refuses before the first write, a worker too, and ends.
+
+    B37, treeverse/lakeFS#1339.
+    """
     bucket.configure(config, bucket.updated)
 
     check_refused(command(name), said, advice)

@@ -237,7 +237,10 @@ FORKING = """if True:
 @pytest.mark.requires("trio")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_threads_and_forked_children_mix_nothing_up(place: Place, server: Handle) -> None:
-    """Eight threads and two children forked between them read what they asked for, always."""
+    """Eight threads and two children forked between them read what they asked for, always.
+
+    B32, googleapis/python-storage#486.
+    """
     url = f"gs://{BUCKET}/{place.prefix}"
     done = subprocess.run(
         [sys.executable, "-c", FORKING, url],

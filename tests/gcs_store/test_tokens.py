@@ -187,7 +187,10 @@ def _wrapped() -> Exception:
 async def test_troubles_of_the_token_server_pass(
     tokens: Tokens, credentials: Credentials, error: Exception
 ) -> None:
-    """They are as if the store did not answer, and the next attempt asks again."""
+    """They are as if the store did not answer, and the next attempt asks again.
+
+    B28, googleapis/google-auth-library-python#1562.
+    """
     credentials.failing = error
     with pytest.raises(StoreUnavailable, match="access token could not be had"):
         await tokens.headers()
