@@ -26,6 +26,7 @@ from durable.errors import Fatal as Fatal
 from durable.errors import NeedsAttention as NeedsAttention
 from durable.errors import RunCancelled as RunCancelled
 from durable.errors import RunFailed as RunFailed
+from durable.guarding import once as once
 from durable.protocol.retries import Retry as Retry
 from durable.protocol.schedules import cron as cron
 from durable.protocol.schedules import every as every
@@ -54,6 +55,7 @@ __all__ = [
     "gather",
     "map",
     "now",
+    "once",
     "patched",
     "publish",
     "random",

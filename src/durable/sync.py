@@ -24,12 +24,22 @@ from collections.abc import (
     Mapping,
 )
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import anyio
 import anyio.from_thread
 
-from durable import catalog, documents, leases
+from durable import catalog, documents, guarding, leases
 from durable import client as async_client
 from durable.claims import Claim, ClaimResult
 from durable.client.schedules import BACKFILL_MAX
@@ -173,6 +183,34 @@ def wait_event(name: str, type: object = None, *, timeout: Duration | None = Non
 def _wait_scope(word: str) -> Scope | None:
     check_not_in_step(f"sync.{word}")
     return _sync_scope(word)
+
+
+@overload
+def once(key: str, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+@overload
+def once(key: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+def once(key: str, fn: Callable[P, Awaitable[R] | R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """`durable.once` for the bodies of sync steps.
+
+    Raises:
+        NotInWorkflow: called outside a step's body, in a thread of the body's own, or in async
+            code.
+    """
+    if _in_event_loop():
+        raise NotInWorkflow(
+            "sync.once was called in async code, where it would block the event loop",
+            hint="write `await durable.once(...)`",
+        )
+    try:
+        value: Any = anyio.from_thread.run(
+            functools.partial(guarding.once, key, fn, *args, **kwargs)
+        )
+    except anyio.NoEventLoopError as e:
+        raise NotInWorkflow(
+            "sync.once was called in a thread that durable did not start",
+            hint="scripts write `client.once(key, fn, ...)`",
+        ) from e
+    return cast("R", value)
 
 
 def _sync_scope(word: str) -> Scope | None:
@@ -395,6 +433,18 @@ if TYPE_CHECKING:
         @property
         def leases(self) -> Leases: ...
         def claim(self, key: str, value: object, *, label: str | None = None) -> ClaimResult: ...
+        @overload
+        def once(
+            self, key: str, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
+        ) -> R: ...
+        @overload
+        def once(self, key: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+        def once(
+            self, key: str, fn: Callable[P, Awaitable[R] | R], /, *args: P.args, **kwargs: P.kwargs
+        ) -> R: ...
+        def settle(
+            self, key: str, value: object = None, *, happened: bool = True, by: str = ""
+        ) -> None: ...
         def doc(self, key: str, *, label: str | None = None) -> Document: ...
         def lease(
             self,

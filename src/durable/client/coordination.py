@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from typing import ParamSpec, TypeVar, overload
 
 import anyio.abc
 
@@ -11,12 +13,17 @@ from durable import claims, documents
 from durable.catalog import Catalog
 from durable.claims import Claim, ClaimResult
 from durable.documents import Document, Snapshot
+from durable.effects import Effect
 from durable.errors import UsageError
 from durable.leases import Lease, LeaseHolder, Leases, Refuse, Taken
 from durable.leases.holder import WAIT_DEFAULT, StateFn
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import CLAIMS, DOCS
 from durable.store import Store
+from durable.system import label as own_label
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Coordination:
@@ -76,6 +83,44 @@ class Coordination:
             StoreUnavailable: no answer; the claim may have been made, or may be yet.
         """
         return await claims.claim(self.store, key, value, label=label)
+
+    @overload
+    async def once(
+        self, key: str, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    @overload
+    async def once(
+        self, key: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    async def once(
+        self, key: str, fn: Callable[P, Awaitable[R] | R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """As `durable.once`, for programs that are no step.
+
+        Raises:
+            OutcomeUnknown: somebody began it, and it is not known what became of it.
+            InvalidId: the key is empty, too long or has control characters.
+        """
+        effect = Effect(store=self.store, key=key, label=own_label())
+        return await effect.once(functools.partial(fn, *args, **kwargs))
+
+    async def settle(
+        self, key: str, value: object = None, *, happened: bool = True, by: str = ""
+    ) -> None:
+        """Say what became of an effect of `once` of which nobody knows.
+
+        Args:
+            key: of the effect.
+            value: what it came to, for those who ask later.
+            happened: False: it did not take place, so the next to ask tries again.
+            by: who says so; by default host and process id.
+
+        Raises:
+            Conflict: no effect of that key is under way.
+            InvalidArguments: the value cannot be stored.
+        """
+        effect = Effect(store=self.store, key=key, label=by or own_label())
+        await effect.settle(value, happened=happened)
 
     def doc(self, key: str, *, label: str | None = None) -> Document:
         """The document of that key, to be read, updated or deleted; it need not exist.

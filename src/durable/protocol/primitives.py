@@ -2,6 +2,7 @@
 
     claims/<key>   created once and never changed: the first writer's value is everybody's
     docs/<key>     a register: one value, changed by compare-and-swap
+    once/<key>/<n>/begun, ended   claims: the n-th try of an outside effect, and what came of it
     leases/<key>   a register: who holds it, with which epoch, and a state that outlives holders
 
 A lease's object is kept when it is released: only the holder is cleared, so the epoch never goes
@@ -23,11 +24,13 @@ import msgspec
 
 from durable.errors import InvalidArguments, InvalidId, UsageError
 from durable.protocol import leases, names, records, values
+from durable.protocol.failures import Failure
 from durable.protocol.leases import Terms, Verdict
 
 CLAIMS: Final = "claims/"
 DOCS: Final = "docs/"
 LEASES: Final = "leases/"
+ONCE: Final = "once/"
 
 HASH_SHOWN: Final = 6  # digits of a holder's digest that lists show: enough to tell two apart
 
@@ -57,6 +60,28 @@ class ValueRecord(msgspec.Struct, omit_defaults=True):
     time: float = 0.0
 
 
+class EffectBegun(msgspec.Struct, omit_defaults=True):
+    """`once/<key>/<n>/begun`: the n-th try of an outside effect begins, the owner's alone."""
+
+    key: str
+    attempt: int
+    nonce: str
+    time: float
+    label: str = ""
+
+
+class EffectEnded(msgspec.Struct, omit_defaults=True):
+    """`once/<key>/<n>/ended`: what came of it. With a failure it did not take place."""
+
+    key: str
+    attempt: int
+    nonce: str
+    time: float
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # values.encode
+    failure: Failure | None = None
+    by_hand: str = ""  # who settled it, if it was not the process that began it
+
+
 class LeaseRecord(msgspec.Struct, omit_defaults=True):
     """`leases/<key>`: `holder` is the digest of the holder's token, empty if nobody holds it.
 
@@ -75,6 +100,26 @@ class LeaseRecord(msgspec.Struct, omit_defaults=True):
     margin: float = 0.0
     boot: str = ""
     renewed: float = 0.0
+
+
+# -- effects -------------------------------------------------------------------------------------
+
+
+def effect_folder(key: str) -> str:
+    """Where the tries of that effect are.
+
+    Raises:
+        InvalidId: the key cannot be part of an object's name.
+    """
+    return f"{ONCE}{names.check_id(key, what='key')}/"
+
+
+def effect_begun(key: str, attempt: int) -> str:
+    return f"{effect_folder(key)}{attempt:06}/begun"
+
+
+def effect_ended(key: str, attempt: int) -> str:
+    return f"{effect_folder(key)}{attempt:06}/ended"
 
 
 # -- keys and values -----------------------------------------------------------------------------

@@ -152,7 +152,8 @@ class Bodies:
             return Latest(self.around, name, make, self.keeper)
 
         return Inside(
-            loop=self.loop, publishing=self.publishing, new_beats=new_beats, beats=course.beats,
+            store=self.around.store, loop=self.loop, publishing=self.publishing,
+            new_beats=new_beats, beats=course.beats,
             told=course.details, timeout=call.definition.timeout or math.inf,
             silence=call.definition.heartbeat_timeout or math.inf,
         )  # fmt: skip

@@ -14,6 +14,7 @@ from durable.runtime.latest import Latest
 from durable.runtime.loops import Loop
 from durable.runtime.publishing import Publishing
 from durable.runtime.threads import Unwinding
+from durable.store import Store
 
 
 @dataclass(kw_only=True)
@@ -21,6 +22,7 @@ class Inside:
     """What an attempt under way may ask of its run.
 
     Attributes:
+        store: for what it asks of the store itself.
         new_beats: makes the object that heartbeats go to.
         beats: that object; None before the first.
         told: what an attempt before it last gave to `heartbeat`.
@@ -31,6 +33,7 @@ class Inside:
         published: what it published, by name.
     """
 
+    store: Store
     loop: Loop
     publishing: Publishing
     new_beats: Callable[[], Latest]
