@@ -1,7 +1,4 @@
-"""Outside effects that happen once: a payment, an email, a call of an API that knows no keys.
-
-The bank drops repeated keys. The mail server does not: `once` guards each mail, whoever asks for
-it. The courier must not be asked twice either: its step is at most once.
+"""A payment, an email and a call of an API, each guarded in its way.
 
 Run:     python examples/guarded_effects.py
 Prints:
@@ -18,18 +15,17 @@ import anyio
 import durable
 from durable import connect, current, step, workflow
 
-payments: dict[str, int] = {}  # the bank's, by idempotency key
+payments: dict[str, int] = {}  # the bank's: which attempt came first, by idempotency key
 
 
-@step(retry=durable.Retry(first=0))
+@step(retry=durable.Retry(first=0))  # the bank drops repeated keys
 async def pay(cents: int) -> str:
-    key = current().idempotency_key  # the same for every attempt of this call
-    if key in payments:
-        print("bank: this key has paid already")
-        return "paid"
-    payments[key] = cents
-    print(f"bank: {cents} cents, then the connection broke")
-    raise ConnectionError
+    key = current().idempotency_key  # the same for every attempt
+    if payments.setdefault(key, current().attempt) == current().attempt:
+        print(f"bank: {cents} cents, then the connection broke")
+        raise ConnectionError
+    print("bank: this key has paid already")
+    return "paid"
 
 
 async def send_mail(order: str) -> str:
@@ -37,13 +33,13 @@ async def send_mail(order: str) -> str:
     return "mailed"
 
 
-@step(at_most_once=True)
+@step(at_most_once=True)  # nothing else guards the courier
 async def ship(order: str) -> str:
     print(f"courier: parcel {order}")
     return f"parcel-{order}"
 
 
-@step
+@step  # whoever asks for the mail
 async def confirm(order: str) -> str:
     return await durable.once(f"confirm:{order}", send_mail, order)
 
@@ -55,8 +51,9 @@ async def buy(order: str) -> str:
 
 async def main() -> None:
     async with connect() as client:
-        print("buy:", await client.run(buy, "A-1"))
-        print("confirm again:", await client.once("confirm:A-1", send_mail, "A-1"))
+        said = await client.run(buy, "A-1")
+        again = await client.once("confirm:A-1", send_mail, "A-1")
+    print(f"buy: {said}\nconfirm again: {again}")
 
 
 anyio.run(main)
