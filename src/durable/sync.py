@@ -23,6 +23,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from dataclasses import dataclass
 from datetime import datetime
 from typing import (
     TYPE_CHECKING,
@@ -46,7 +47,7 @@ from durable.client.schedules import BACKFILL_MAX
 from durable.concurrency import MAP_LIMIT, HasCall, check_awaitable
 from durable.decorators import WorkflowFunction
 from durable.documents import Snapshot
-from durable.errors import NotInWorkflow
+from durable.errors import NotInWorkflow, RunCancelled
 from durable.leases import LeaseEntry, Refuse, Taken
 from durable.leases.holder import WAIT_DEFAULT
 from durable.protocol.leases import TTL_DEFAULT, Terms
@@ -266,6 +267,31 @@ def _own(place: object, fn: Callable[[T], U], item: T) -> U:
 # -- the blocking client -------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """What comes back from the event loop.
+
+    RunCancelled is no Exception: raised in a portal's task, it would end the portal.
+    """
+
+    value: T | None = None
+    cancelled: RunCancelled | None = None
+
+    def given(self) -> T:
+        """The value, or the cancellation raised."""
+        if self.cancelled is not None:
+            raise self.cancelled
+        return cast("T", self.value)
+
+
+async def answer(work: Callable[[], Awaitable[T]]) -> Answer[T]:
+    """Do the work; whoever asked raises what it raised."""
+    try:
+        return Answer(value=await work())
+    except RunCancelled as e:
+        return Answer(cancelled=e)
+
+
 class Portal(Protocol):
     """A way into an event loop; `anyio.from_thread.BlockingPortal` is one."""
 
@@ -283,7 +309,8 @@ class _Bridge:
         self._portal = portal
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        return self.wrapped(self._portal.call(functools.partial(fn, *args, **kwargs)))
+        work = functools.partial(fn, *args, **kwargs)
+        return self.wrapped(self._portal.call(functools.partial(answer, work)).given())
 
     def wrapped(self, value: Any) -> Any:
         """What has coroutines becomes its blocking counterpart; anything else stays."""
@@ -299,7 +326,7 @@ class _Bridge:
     @contextlib.contextmanager
     def enter(self, manager: contextlib.AbstractAsyncContextManager[Any]) -> Iterator[Any]:
         """An async context manager for `with`."""
-        with self._portal.wrap_async_context_manager(manager) as value:
+        with _entered(self._portal, manager) as value:
             yield self.wrapped(value)
 
     def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
@@ -308,6 +335,18 @@ class _Bridge:
 
         while (item := self._portal.call(next_item)) is not _END:
             yield item
+
+
+@contextlib.contextmanager
+def _entered(portal: Portal, manager: contextlib.AbstractAsyncContextManager[T]) -> Iterator[T]:
+    cancelled: RunCancelled | None = None
+    with portal.wrap_async_context_manager(manager) as value:
+        try:
+            yield value
+        except RunCancelled as e:
+            cancelled = e  # see `Answer`
+    if cancelled is not None:
+        raise cancelled
 
 
 _END = object()
@@ -559,5 +598,5 @@ def connect(url: str | None = None, *, patience: float | None = 30.0) -> Iterato
     """
     with anyio.from_thread.start_blocking_portal() as portal:
         opened = async_client.connect(url, patience=patience)
-        with portal.wrap_async_context_manager(opened) as client:
+        with _entered(portal, opened) as client:
             yield blocking(client, portal)

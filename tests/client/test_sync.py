@@ -14,7 +14,7 @@ from durable import client as async_client
 from durable import current, step, sync, workflow
 from durable.client import Client
 from durable.decorators import AsyncStep
-from durable.errors import NotFound, NotInWorkflow, RunFailed, UsageError
+from durable.errors import NotFound, NotInWorkflow, RunCancelled, RunFailed, UsageError
 from tests.client.shop import charge, checkout, refused, weigh
 
 HERE = "durable.sync"
@@ -200,3 +200,15 @@ def test_what_is_no_call_is_refused() -> None:
     assert isinstance(charge, AsyncStep)
     with pytest.raises(NotInWorkflow):
         current()
+
+
+def test_cancelled_run_leaves_the_blocking_client_usable() -> None:
+    """RunCancelled is no Exception, and must not end the event loop that it comes from."""
+    with sync.connect("memory:cancelled") as client:
+        handle = client.start(checkout.options(id="r"), "A")
+        handle.cancel()
+        with pytest.raises(RunCancelled):
+            client.run(checkout.options(id="r"), "A")
+        assert client.get("r").status() == "cancelled"
+    with pytest.raises(RunCancelled), sync.connect("memory:cancelled") as client:
+        client.get("r").result()

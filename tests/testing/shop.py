@@ -66,3 +66,20 @@ async def stall_once() -> None:
 async def remind(who: str) -> str:
     await durable.sleep("365d")
     return f"{await invoice(who)} after a year"
+
+
+@workflow
+async def approve(order: str) -> str:
+    try:
+        answer = await durable.wait_event("approval", timeout="7d")
+    except TimeoutError:
+        answer = "nobody"
+    return f"{await invoice(order)}, approved by {answer}"
+
+
+@workflow
+async def approve_twice(order: str) -> str:
+    first = await durable.wait_event("approval")
+    await durable.sleep("1d")
+    second = await durable.wait_event("approval")
+    return f"{order} approved by {first} and {second}"

@@ -211,6 +211,43 @@ def test_prepare_and_drive_are_called_for_each_run() -> None:
     assert len(driven) == report.crashes + 3  # two without a crash, and the one that found none
 
 
+def test_events_survive_every_crash() -> None:
+    """Two events for two waits, sent early: each is taken once, in their order, crash or not."""
+
+    def drive(env: BlockingEnvironment, handle: sync.Handle[Any]) -> None:
+        handle.send("approval", "ada", key="1")
+        handle.send("approval", "bob", key="2")
+
+    report = crash_at_every_call.options(drive=drive)(shop.approve_twice, "A")
+
+    assert report.value == "A approved by ada and bob"
+
+
+def test_event_or_timeout_survives_every_crash() -> None:
+    """An event at the last moment, or none: the same decision after every crash."""
+
+    def late(env: BlockingEnvironment, handle: sync.Handle[Any]) -> None:
+        env.advance("6d")
+        handle.send("approval", "ada")
+
+    assert crash_at_every_call.options(drive=late)(shop.approve, "A").value == (
+        "receipt for A, approved by ada"
+    )
+    assert crash_at_every_call(shop.approve, "A").value == "receipt for A, approved by nobody"
+
+
+def test_cancellation_survives_every_crash() -> None:
+    """A run cancelled in its sleep ends cancelled, whatever call the worker dies at."""
+
+    def cancel(env: BlockingEnvironment, handle: sync.Handle[Any]) -> None:
+        env.advance("1d")
+        handle.cancel()
+
+    report = crash_at_every_call.options(drive=cancel)(shop.remind, "ada")
+
+    assert report.outcome.startswith("raised durable.errors.RunCancelled")
+
+
 def test_same_seed_same_calls() -> None:
     """Two tests with one seed try the same calls."""
     first, again = (crash_at_every_call(shop.place_order, "A") for _ in range(2))

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 import durable
-from durable.errors import RunFailed, UsageError
+from durable.errors import RunCancelled, RunFailed, UsageError
 from durable.runtime.turns import in_trio
 from durable.testing import (
     BlockingEnvironment,
@@ -250,6 +250,49 @@ def test_run_parked_by_a_crashed_worker_wakes_on_time() -> None:
 
         assert handle.result() == "receipt for ada after a year"
         assert env.now - start == timedelta(days=365)
+
+
+def test_event_wakes_the_run_that_waits_for_it(loop: str) -> None:
+    """An event sent by the test wakes the run at once; without one the wait ends at its time."""
+
+    async def main() -> None:
+        async with environment() as env:
+            handle = await env.client.start(shop.approve, "A")
+            await env.advance("2d")
+            assert await handle.status() == "parked"
+            start = env.now
+            await handle.send("approval", "ada")
+            assert await handle.result() == "receipt for A, approved by ada"
+            assert env.now == start
+            alone = await env.client.run(shop.approve, "B")
+            assert alone == "receipt for B, approved by nobody"
+            assert env.now - start == timedelta(days=7)
+
+    in_loop(loop, main)
+
+
+def test_cancelled_run_ends_cancelled(loop: str) -> None:
+    """A cancellation reaches a run that sleeps, and `result` says so."""
+
+    async def main() -> None:
+        async with environment() as env:
+            handle = await env.client.start(shop.remind, "ada")
+            await env.advance("1d")
+            await handle.cancel()
+            with pytest.raises(RunCancelled):
+                await handle.result()
+            assert await handle.status() == "cancelled"
+
+    in_loop(loop, main)
+
+
+def test_wait_that_nobody_ends_is_told() -> None:
+    """A wait without a deadline, for an event that nobody sends, is named with its run."""
+    with environment() as env:
+        handle = env.client.start(shop.approve_twice.options(id="r"), "A")
+        handle.send("approval", "ada")
+        with pytest.raises(Stuck, match=r"run 'r' of 'approve_twice' waits in event-approval\.2"):
+            handle.result()
 
 
 # -- stubs -----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ import anyio.to_thread
 from durable.errors import UsageError
 from durable.runtime import threadwatch
 from durable.runtime.turns import in_trio
+from durable.sync import Answer, answer
 from durable.testing.clock import (
     Pending,
     TrioClock,
@@ -95,20 +96,20 @@ class Host:
                 "a blocking call of the test environment was made inside its own event loop",
                 hint="in async steps and workflows use the async environment",
             )
-        return _where_blocking_is_allowed(lambda: self._begin(work, pending).result())
+        return _where_blocking_is_allowed(lambda: self._begin(work, pending).result().given())
 
     async def across(self, work: Callable[[], Awaitable[T]], pending: Pending | None = None) -> T:
         """The same for async code of whatever event loop."""
         if threading.current_thread() is self._thread:
             return await work()
-        asked: list[Future[T]] = []
+        asked: list[Future[Answer[T]]] = []
         given_up = False
 
         def ask() -> T:
             asked.append(self._begin(work, pending))  # blocks, for a loop of trio's
             if given_up:
                 asked[0].cancel()
-            return asked[0].result()
+            return asked[0].result().given()
 
         try:
             return await anyio.to_thread.run_sync(
@@ -137,13 +138,15 @@ class Host:
                 finally:
                     pending.moves = True
 
-    def _begin(self, work: Callable[[], Awaitable[T]], pending: Pending | None) -> Future[T]:
+    def _begin(
+        self, work: Callable[[], Awaitable[T]], pending: Pending | None
+    ) -> Future[Answer[T]]:
         return self._portal.start_task_soon(self._counted, work, pending or Pending())
 
-    async def _counted(self, work: Callable[[], Awaitable[T]], pending: Pending) -> T:
+    async def _counted(self, work: Callable[[], Awaitable[T]], pending: Pending) -> Answer[T]:
         threadwatch.watch.set(self.watch)  # the context is the caller's
         with self.clock.waiting(pending), anyio.CancelScope() as pending.scope:
-            return await work()
+            return await answer(work)
         raise Stuck(pending.stuck)
 
     # -- in the thread ----------------------------------------------------------------------------
