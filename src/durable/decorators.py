@@ -198,7 +198,7 @@ class StepDecorator(Protocol):
 
     # A coroutine function also fits the second overload; the first match counts.
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(  # type: ignore[overload-overlap]  # the first match counts
         self, fn: Callable[P, Coroutine[Any, Any, R]], /
     ) -> AsyncStep[P, R]: ...
     @overload
@@ -209,7 +209,7 @@ class WorkflowDecorator(Protocol):
     """`@workflow(...)` with options."""
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(  # type: ignore[overload-overlap]  # the first match counts
         self, fn: Callable[P, Coroutine[Any, Any, R]], /
     ) -> AsyncWorkflow[P, R]: ...
     @overload
@@ -217,7 +217,7 @@ class WorkflowDecorator(Protocol):
 
 
 @overload
-def step(  # type: ignore[overload-overlap]
+def step(  # type: ignore[overload-overlap]  # the first match counts
     fn: Callable[P, Coroutine[Any, Any, R]], /
 ) -> AsyncStep[P, R]: ...
 @overload
@@ -303,7 +303,7 @@ def step(
 
 
 @overload
-def workflow(  # type: ignore[overload-overlap]
+def workflow(  # type: ignore[overload-overlap]  # the first match counts
     fn: Callable[P, Coroutine[Any, Any, R]], /
 ) -> AsyncWorkflow[P, R]: ...
 @overload

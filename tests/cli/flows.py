@@ -52,7 +52,7 @@ async def fail(said: str) -> None:
 
 @step
 async def die() -> None:
-    if not Path("alive").exists():  # noqa: ASYNC240
+    if not Path("alive").exists():  # noqa: ASYNC240  # the file is another process's
         os._exit(9)
 
 

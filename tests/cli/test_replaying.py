@@ -131,7 +131,7 @@ async def test_it_stops_at_the_first_difference(
     unasked: list[str],
 ) -> None:
     """Each kind of difference is told, with what was recorded and what is asked now."""
-    done = await replayed(bucket, code.definition)  # type: ignore[attr-defined]
+    done = await replayed(bucket, code.definition)  # type: ignore[attr-defined]  # a module made by the test
 
     assert said in done.difference
     assert len(done.calls) == calls

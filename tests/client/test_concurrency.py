@@ -35,13 +35,13 @@ def number_of(order: str) -> int:
 async def bad(case: str) -> None:
     match case:
         case "value":
-            await gather(1, charge("A"))  # type: ignore[call-overload]
+            await gather(1, charge("A"))  # type: ignore[call-overload]  # wrong on purpose
         case "list":
-            await gather([charge("A")])  # type: ignore[call-overload]
+            await gather([charge("A")])  # type: ignore[call-overload]  # wrong on purpose
         case "limit":
             await map(charge, ["A"], limit=0)
         case "plain":
-            await map(len, ["A"])  # type: ignore[call-overload]
+            await map(len, ["A"])  # type: ignore[call-overload]  # wrong on purpose
 
 
 @workflow(name="concurrency.sync")

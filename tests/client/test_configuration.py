@@ -92,4 +92,4 @@ def loaded(folder: Path, body: str) -> Definition:
     scope: dict[str, object] = {"__name__": "shop"}
     code = compile((folder / "shop.py").read_text(), str(folder / "shop.py"), "exec")
     exec(code, scope)
-    return dataclasses.replace(checkout.definition, fn=scope["f"])  # type: ignore[arg-type]
+    return dataclasses.replace(checkout.definition, fn=scope["f"])  # type: ignore[arg-type]  # made from text

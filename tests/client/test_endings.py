@@ -94,4 +94,4 @@ async def test_exit_in_user_code_fails_its_run_and_nothing_else(workflow: object
     """`sys.exit` in a step, thread, branch or workflow is an error like any other."""
     async with Client(Store(MemoryBackend(Bucket()))) as client:
         with pytest.raises(RunFailed, match="SystemExit"):
-            await client.run(workflow)  # type: ignore[call-overload]
+            await client.run(workflow)  # type: ignore[call-overload]  # wrong on purpose

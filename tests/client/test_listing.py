@@ -17,7 +17,7 @@ DAY = 86_400.0
 
 
 async def shown(client: Client, **asked: object) -> list[tuple[str, str]]:
-    return [(r.id, str(r.status)) async for r in client.list(**asked)]  # type: ignore[arg-type]
+    return [(r.id, str(r.status)) async for r in client.list(**asked)]  # type: ignore[arg-type]  # arguments are passed on
 
 
 async def test_open_runs_come_first_then_the_newest(client: Client) -> None:

@@ -48,9 +48,9 @@ async def test_create_again_changes_it(client: Client) -> None:
 async def test_arguments_are_checked_when_it_is_created(bucket: Bucket, client: Client) -> None:
     """What no run could begin with is refused, and nothing is written."""
     with pytest.raises(InvalidArguments):
-        await client.schedules.create("daily", DAILY, checkout)  # type: ignore[call-arg]
+        await client.schedules.create("daily", DAILY, checkout)  # type: ignore[call-arg]  # wrong on purpose
     with pytest.raises(UsageError, match="is no schedule"):
-        await client.schedules.create("daily", "0 2 * * *", checkout, "A")  # type: ignore[arg-type]
+        await client.schedules.create("daily", "0 2 * * *", checkout, "A")  # type: ignore[arg-type]  # wrong on purpose
 
     assert bucket.calls == {}
 

@@ -175,7 +175,7 @@ async def test_arguments_that_do_not_fit_write_nothing(
 ) -> None:
     """The message shows the signature."""
     with pytest.raises(InvalidArguments, match=r"shop\.checkout\(order: '?str'?, express: '?bool"):
-        await client.start(checkout, *args, **kwargs)  # type: ignore[arg-type]
+        await client.start(checkout, *args, **kwargs)  # type: ignore[arg-type]  # arguments are passed on
 
     assert names_in(bucket) == []
 
@@ -185,9 +185,9 @@ async def test_arguments_that_cannot_be_stored_write_nothing(
 ) -> None:
     """An input that has no stored form is refused at once, and names the parameter."""
     with pytest.raises(InvalidArguments, match="order"):
-        await client.start(checkout, object())  # type: ignore[arg-type]
+        await client.start(checkout, object())  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InvalidArguments, match="order"):
-        await client.run(checkout, object())  # type: ignore[arg-type]
+        await client.run(checkout, object())  # type: ignore[arg-type]  # wrong on purpose
 
     assert names_in(bucket) == []
 
@@ -221,7 +221,7 @@ async def test_odd_ids_work_everywhere(bucket: Bucket, client: Client, odd: str)
 async def test_a_step_cannot_be_started(bucket: Bucket, client: Client) -> None:
     """Only workflows are started."""
     with pytest.raises(UsageError, match="only workflows"):
-        await client.start(shop.charge, "A-1")  # type: ignore[arg-type]
+        await client.start(shop.charge, "A-1")  # type: ignore[arg-type]  # wrong on purpose
 
     assert names_in(bucket) == []
 
@@ -229,7 +229,7 @@ async def test_a_step_cannot_be_started(bucket: Bucket, client: Client) -> None:
 async def test_tags_that_are_no_text_write_nothing(bucket: Bucket, client: Client) -> None:
     """Tags are checked with the arguments."""
     with pytest.raises(UsageError, match="tags are text"):
-        await client.start(checkout.options(tags={"n": 1}), "A-1")  # type: ignore[dict-item]
+        await client.start(checkout.options(tags={"n": 1}), "A-1")  # type: ignore[dict-item]  # wrong on purpose
 
     assert names_in(bucket) == []
 

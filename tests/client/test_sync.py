@@ -192,9 +192,9 @@ def test_outside_a_run_they_are_plain_concurrency() -> None:
 def test_what_is_no_call_is_refused() -> None:
     """A step that was called instead of handed over, and a list, are told apart."""
     with pytest.raises(UsageError, match="not int"):
-        sync.gather(weigh("A"))  # type: ignore[call-overload]
+        sync.gather(weigh("A"))  # type: ignore[call-overload]  # wrong on purpose
     with pytest.raises(UsageError, match=r"gather takes calls") as caught:
-        sync.gather([])  # type: ignore[call-overload]
+        sync.gather([])  # type: ignore[call-overload]  # wrong on purpose
 
     assert "*calls" in (caught.value.hint or "")
     assert isinstance(charge, AsyncStep)

@@ -218,7 +218,7 @@ async def test_a_broken_connection_is_unavailable(
     """Whether the request or its answer was lost, and however much of the answer came."""
     for size in (5, 60):
         server.service.faults.clear()
-        server.service.faults.add(Fault(kind, size=size))  # type: ignore[arg-type]
+        server.service.faults.add(Fault(kind, size=size))  # type: ignore[arg-type]  # a parameter is a plain str
 
         assert isinstance(await _error(verb, backend), StoreUnavailable)
 

@@ -68,7 +68,7 @@ async def test_b28_a_dropped_connection_fails_no_step(
 
     B28, googleapis/python-storage#1231; for tokens see test_tokens.
     """
-    server.service.faults.add(Fault(kind, verb="mutations", nth=nth, times=1))  # type: ignore[arg-type]
+    server.service.faults.add(Fault(kind, verb="mutations", nth=nth, times=1))  # type: ignore[arg-type]  # a parameter is a plain str
 
     assert await client.run(checkout.options(id="x"), "A-1") == ("receipt A-1", 3)
     assert shop.ran == ["charge A-1", "deliver A-1"]

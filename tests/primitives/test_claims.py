@@ -134,7 +134,7 @@ async def test_what_cannot_be_stored_is_refused(client: Client) -> None:
     with pytest.raises(InvalidArguments, match=r"claim 'k'.*value\['x'\]"):
         await client.claim("k", {"x": object()})
     with pytest.raises(InvalidId):
-        client.claims.list(7)  # type: ignore[arg-type]
+        client.claims.list(7)  # type: ignore[arg-type]  # wrong on purpose
     assert (await client.claim("k", 1)).won
 
 

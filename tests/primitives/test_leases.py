@@ -218,9 +218,9 @@ async def test_a_machine_that_slept_has_lost_it_if_somebody_took_it(world: World
 
         async def asleep(*args: Any) -> Any:
             await awake.wait()
-            return await type(real).replace(real, *args)  # type: ignore[arg-type]
+            return await type(real).replace(real, *args)  # type: ignore[arg-type]  # arguments are passed on
 
-        real.replace = asleep  # type: ignore[method-assign,assignment]
+        real.replace = asleep  # type: ignore[method-assign,assignment]  # this store sleeps in its calls
         await anyio.sleep(23)
         theirs = await lease(b)
         awake.set()

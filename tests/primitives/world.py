@@ -79,6 +79,6 @@ def once(verb: Verb, fault: Fault) -> Callable[[Call], Fault | None]:
 
 async def lease(process: Process, key: str = "job", **options: object) -> Lease:
     """Acquire a lease that is free."""
-    got = await process.client.lease(key, **options)  # type: ignore[arg-type]
+    got = await process.client.lease(key, **options)  # type: ignore[arg-type]  # arguments are passed on
     assert isinstance(got, Lease), got
     return got

@@ -24,7 +24,7 @@ def checkout(
     """Every kind of parameter."""
 
 
-def loose(a, b=2, *, key=None):  # type: ignore[no-untyped-def]
+def loose(a, b=2, *, key=None):  # type: ignore[no-untyped-def]  # without annotations on purpose
     """No annotations."""
 
 

@@ -228,8 +228,8 @@ def test_argument_that_cannot_be_stored() -> None:
 def test_attribute_that_cannot_be_stored() -> None:
     """Attributes that cannot be stored are left out, the others come back."""
     error = ValueError("x")
-    error.client = object()  # type: ignore[attr-defined]
-    error.code = 7  # type: ignore[attr-defined]
+    error.client = object()  # type: ignore[attr-defined]  # wrong on purpose
+    error.code = 7  # type: ignore[attr-defined]  # an attribute of the user's
 
     copy = there_and_back_loosely(error)
 
@@ -446,7 +446,7 @@ def test_lazy_modules_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A module's own `__getattr__`, which may import or run anything, is not called."""
     module = types.ModuleType("lazy_module")
     asked: list[str] = []
-    module.__getattr__ = asked.append  # type: ignore[method-assign,assignment]
+    module.__getattr__ = asked.append  # type: ignore[method-assign,assignment]  # a module may have one
     monkeypatch.setitem(sys.modules, "lazy_module", module)
 
     assert type(rebuild(Failure("lazy_module.Error", "x", args=[]))) is StepFailed

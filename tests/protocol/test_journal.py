@@ -17,7 +17,7 @@ def step(path: str, epoch: int, n: int) -> Step:
 
 
 def claim(number: int, listed: list[Step], why: str = "takeover", *, alone: bool = False) -> Epoch:
-    return Epoch(number, "w", "", why, f"e{number}", 0.0, seen=seen(listed), alone=alone)  # type: ignore[arg-type]
+    return Epoch(number, "w", "", why, f"e{number}", 0.0, seen=seen(listed), alone=alone)  # type: ignore[arg-type]  # `why` is a plain str here
 
 
 def order(steps: list[Step], epochs: list[Epoch]) -> list[str]:

@@ -15,7 +15,7 @@ from durable.protocol.values import Undecodable, Unencodable
 pydantic = pytest.importorskip("pydantic", reason="pydantic is optional: models come by hook")
 
 
-class Line(pydantic.BaseModel):  # type: ignore[name-defined,misc]
+class Line(pydantic.BaseModel):  # type: ignore[name-defined,misc]  # pydantic may be absent
     """Nested in another model."""
 
     sizes: tuple[int, ...]
@@ -25,7 +25,7 @@ class SpecialLine(Line):
     """Adds nothing but its class."""
 
 
-class Basket(pydantic.BaseModel):  # type: ignore[name-defined,misc]
+class Basket(pydantic.BaseModel):  # type: ignore[name-defined,misc]  # pydantic may be absent
     """Has an alias, a default, a field of any type and a nested model."""
 
     total: float = pydantic.Field(1.0, alias="theTotal")

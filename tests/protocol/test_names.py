@@ -84,7 +84,7 @@ def test_good_ids(text: str) -> None:
 def test_not_text() -> None:
     """An id is text."""
     with pytest.raises(InvalidId, match="not int"):
-        names.check_id(7)  # type: ignore[arg-type]
+        names.check_id(7)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_percent_is_encoded() -> None:

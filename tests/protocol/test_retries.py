@@ -154,5 +154,5 @@ def test_policy_is_fixed() -> None:
     """A policy is a value: it cannot be changed, and equal ones are equal."""
     assert Retry() == Retry(attempts=3, first=1.0, factor=2.0, max=60.0)
     with pytest.raises(AttributeError):
-        Retry().attempts = 5  # type: ignore[misc]
+        Retry().attempts = 5  # type: ignore[misc]  # wrong on purpose
     assert msgspec.structs.replace(Retry(), attempts=5).attempts == 5

@@ -175,8 +175,8 @@ class BigOrder(Order):
         ([BigOrder("A", 1.0)], list[Order | Refund]),
         (Order("A", 1.0, extra=Refund("B", 2.0)), Order),
         ({"a": Order("A", 1.0)}, dict[str, Any]),
-        (Order("A", 1.0, lines=["x"]), Order),  # type: ignore[arg-type]
-        (Point("x", 2), Point),  # type: ignore[arg-type]
+        (Order("A", 1.0, lines=["x"]), Order),  # type: ignore[arg-type]  # wrong on purpose
+        (Point("x", 2), Point),  # type: ignore[arg-type]  # wrong on purpose
         (Colour.RED, Mode),
     ],
     ids=repr,

@@ -36,8 +36,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._seconds = 0.0
         self._turns = 0
         self._busy = 0
-        self._select = self._selector.select  # type: ignore[attr-defined]
-        self._selector.select = self._jump  # type: ignore[attr-defined]
+        self._select = self._selector.select  # type: ignore[attr-defined]  # no part of the public types
+        self._selector.select = self._jump  # type: ignore[attr-defined]  # no part of the public types
 
     def time(self) -> float:
         return self._seconds
@@ -51,7 +51,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if timeout is None and not events:
             raise Stuck("every task waits and no timer is set")
         self._busy = 0 if timeout else self._busy + 1
-        timers: Any = self._scheduled  # type: ignore[attr-defined]
+        timers: Any = self._scheduled  # type: ignore[attr-defined]  # no part of the public types
         due = timers[0].when() if timers else self._seconds
         if (timeout and not events) or (self._busy > BUSY_TURNS and due < self._for_ever):
             self._busy = 0
@@ -89,7 +89,7 @@ def _seed_trio(seed: int) -> None:
     """Trio reverses its batches of tasks by chance; this is how hypothesis makes it repeat."""
     import trio
 
-    internals: Any = trio._core._run  # type: ignore[attr-defined]
+    internals: Any = trio._core._run  # type: ignore[attr-defined]  # no part of the public types
     internals._r.seed(seed)
     internals._ALLOW_DETERMINISTIC_SCHEDULING = True
 

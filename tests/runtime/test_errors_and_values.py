@@ -104,7 +104,7 @@ def test_unencodable_result(backend: str) -> None:
     """A result that cannot be stored is a recorded error, and its body runs once."""
 
     @a_step
-    async def give():  # type: ignore[no-untyped-def]
+    async def give():  # type: ignore[no-untyped-def]  # without annotations on purpose
         return Opaque()
 
     async def w() -> None:

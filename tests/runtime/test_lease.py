@@ -277,7 +277,7 @@ async def test_renewal_keeps_the_lease(world: World) -> None:
 @pytest.mark.parametrize("kind", ["reply_lost", "slow_reply", "twice", "unsent", "busy"])
 async def test_ambiguous_renewals(world: World, kind: str) -> None:
     """Whatever happens to every other renewal, the lease is held throughout."""
-    fault = Fault(kind, seconds=100.0)  # type: ignore[arg-type]
+    fault = Fault(kind, seconds=100.0)  # type: ignore[arg-type]  # a parameter is a plain str
     world.fault = lambda call: fault if call.verb == "replace" and call.nth % 2 else None
     keeper = world.keeper()
     await keeper.acquire()
@@ -333,7 +333,7 @@ async def test_outage_longer_than_the_trust(world: World, kind: str) -> None:
     """A lease that cannot be renewed is lost at its deadline, once, and not written after it."""
     keeper = world.keeper()
     await keeper.acquire()
-    world.fault = lambda call: Fault(kind, seconds=1000.0)  # type: ignore[arg-type]
+    world.fault = lambda call: Fault(kind, seconds=1000.0)  # type: ignore[arg-type]  # a parameter is a plain str
 
     await anyio.sleep(17.9)
     assert keeper.trusted()
@@ -517,7 +517,7 @@ async def test_release_of_nothing(world: World) -> None:
 @pytest.mark.parametrize("kind", ["delayed", "slow_reply"])
 async def test_release_during_a_renewal(world: World, kind: str) -> None:
     """Whether the renewal under way was applied or not, its lease is deleted."""
-    world.fault = on("replace", fault=Fault(kind, seconds=1000.0))  # type: ignore[arg-type]
+    world.fault = on("replace", fault=Fault(kind, seconds=1000.0))  # type: ignore[arg-type]  # a parameter is a plain str
     keeper = world.keeper()
     await keeper.acquire()
     await anyio.sleep(TERMS.period + 1.0)

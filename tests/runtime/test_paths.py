@@ -38,7 +38,7 @@ def executed(backend: str, fn: Any, *args: Any) -> Run:
     one = Run(a_workflow(fn), args)
 
     async def main() -> None:
-        one.closing = await one.execute()  # type: ignore[attr-defined]
+        one.closing = await one.execute()  # type: ignore[attr-defined]  # the test keeps it there
 
     run(backend, main)
     return one
@@ -170,7 +170,7 @@ def test_sync_step_called_bare(backend: str) -> None:
     """A sync step called bare in an async workflow raises and says what to write."""
 
     async def w() -> int:
-        return slow(1)  # type: ignore[no-any-return]
+        return slow(1)  # type: ignore[no-any-return]  # what a call returns depends on where it is made
 
     raised = error(executed(backend, w))
 
@@ -183,7 +183,7 @@ def test_step_in_a_step(backend: str) -> None:
     """A step called in a step's body is a plain call: one record, the outer one's."""
 
     async def w() -> int:
-        return await outer(1)  # type: ignore[no-any-return]
+        return await outer(1)  # type: ignore[no-any-return]  # what a call returns depends on where it is made
 
     one = Run(a_workflow(w))
 
@@ -209,7 +209,7 @@ def test_unfinished_at_return() -> None:
     """A call still under way in a task when the workflow returns is an error too."""
 
     async def w() -> str:
-        asyncio.create_task(forever(1))  # noqa: RUF006
+        asyncio.create_task(forever(1))  # noqa: RUF006  # nobody keeps it, on purpose
         await s(1)
         return "done"
 
@@ -325,7 +325,7 @@ def test_sync_workflow(backend: str) -> None:
 
     def w() -> int:
         threads.append(threading.get_ident())
-        return slow(1) + slow(slow(1))  # type: ignore[no-any-return]
+        return slow(1) + slow(slow(1))  # type: ignore[no-any-return]  # what a call returns depends on where it is made
 
     one = Run(a_workflow(w))
 

@@ -112,7 +112,7 @@ def test_arguments_that_cannot_be_sent(backend: str) -> None:
     """A lock or a local function cannot: said at once, and not tried again."""
 
     async def w() -> None:
-        await crunching.swap.call(threading.Lock())  # type: ignore[arg-type]
+        await crunching.swap.call(threading.Lock())  # type: ignore[arg-type]  # wrong on purpose
 
     one = Run(a_workflow(w))
 

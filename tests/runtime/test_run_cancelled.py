@@ -75,7 +75,7 @@ def cancelled(backend: str, one: Run, *, after: float = 5.0) -> Closing | None:
         begun = one.begun
         seen.clear()
         replay = await one.execute()
-        assert replay == live or (replay.cancelled and live.cancelled)  # type: ignore[union-attr]
+        assert replay == live or (replay.cancelled and live.cancelled)  # type: ignore[union-attr]  # both are there
         assert one.begun == []
         one.progress.extend(f"begin {path}" for path in begun)
         noticed = [entry for entry in first if not str(entry).startswith("body")]

@@ -245,7 +245,7 @@ async def test_run_that_kills_its_workers() -> None:
             one = await w.process()
             before = bodies["x 0"]
             with anyio.move_on_after(200):
-                await w.until(lambda before=before: bodies["x 0"] > before)  # type: ignore[misc]
+                await w.until(lambda before=before: bodies["x 0"] > before)  # type: ignore[misc]  # mypy infers no default of a lambda
             one.kill()
         await w.process()
         await w.attention("x")

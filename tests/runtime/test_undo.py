@@ -607,7 +607,7 @@ async def test_a_worker_that_does_not_know_the_step(caplog: Any) -> None:
         await w.process()
 
         assert await w.result("r") == "sold out"
-        failure = (await w.facts("r")).result.failure  # type: ignore[union-attr]
+        failure = (await w.facts("r")).result.failure  # type: ignore[union-attr]  # a failed run has both
         assert failure is not None
         (note,) = failure.notes
         assert note == (
@@ -639,7 +639,7 @@ def test_arguments_that_cannot_be_stored(backend: str) -> None:
     """They are refused at the call, before anything is done."""
 
     async def w() -> None:
-        await book(object())  # type: ignore[arg-type]
+        await book(object())  # type: ignore[arg-type]  # wrong on purpose
 
     one = Run(a_workflow(w))
 

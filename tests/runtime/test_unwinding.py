@@ -169,7 +169,7 @@ def test_task_left_running() -> None:
     """A workflow that fails while a task of its own runs a body ends that body, unrecorded."""
 
     async def w() -> None:
-        asyncio.create_task(forever(1))  # noqa: RUF006
+        asyncio.create_task(forever(1))  # noqa: RUF006  # nobody keeps it, on purpose
         await s(1)
         raise ValueError("the end")
 
@@ -248,7 +248,7 @@ def test_sync_workflow(backend: str) -> None:
         assert one.execution is not None
         anyio.from_thread.run_sync(one.execution.close, LEASE)
         try:
-            return first + slow(2)  # type: ignore[no-any-return]
+            return first + slow(2)  # type: ignore[no-any-return]  # what a call returns depends on where it is made
         except BaseException as e:
             seen.append(type(e).__name__)
             left.set()
@@ -599,6 +599,6 @@ def test_errors_and_ends_are_no_unwinding(backend: str) -> None:
 
     for how in ("fails", "ends", "cancelled"):
         one = Run(a_workflow(w), (how,))
-        run(backend, lambda one=one: one.execute(meanwhile=meanwhile))  # type: ignore[misc]
+        run(backend, lambda one=one: one.execute(meanwhile=meanwhile))  # type: ignore[misc]  # mypy infers no default of a lambda
 
     assert [entry for entry in seen if isinstance(entry, bool)] == [False] * 3

@@ -489,7 +489,7 @@ async def test_an_unanswered_store_delays_but_loses_nothing() -> None:
 
     def faults(call: Call) -> Fault | None:
         chance = hash_of(f"{call.verb} {call.name} {call.nth}")
-        return Fault(kinds[chance % 4]) if chance % 2 else None  # type: ignore[arg-type]
+        return Fault(kinds[chance % 4]) if chance % 2 else None  # type: ignore[arg-type]  # a parameter is a plain str
 
     async with world() as w:
         await w.process(faults=faults)

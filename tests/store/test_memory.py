@@ -154,7 +154,7 @@ async def test_generations_are_in_no_order() -> None:
 
     assert len(set(generations)) == 100
     assert generations != sorted(generations)
-    assert Bucket(ordered=True).create("a", b"", {}, True).generation == 1  # type: ignore[union-attr]
+    assert Bucket(ordered=True).create("a", b"", {}, True).generation == 1  # type: ignore[union-attr]  # nobody was before it
 
 
 async def test_the_clock_is_the_wall_at_first_and_then_the_boot_clock() -> None:

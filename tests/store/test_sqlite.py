@@ -94,7 +94,7 @@ async def test_one_bad_write_takes_no_other_with_it(path: str) -> None:
 
     async def create(name: str, body: object) -> None:
         try:
-            await backend.create(name, body, {}, True)  # type: ignore[arg-type]
+            await backend.create(name, body, {}, True)  # type: ignore[arg-type]  # wrong on purpose
         except StoreError as e:
             outcomes[name] = type(e).__name__
         else:

@@ -269,7 +269,7 @@ def test_crash_test_runs_inside_a_running_loop() -> None:
 
 def fails(workflow: Callable[..., Any], *args: Any, **options: Any) -> str:
     with pytest.raises(CrashTestFailed) as caught:
-        crash_at_every_call.options(**options)(workflow, *args)  # type: ignore[arg-type]
+        crash_at_every_call.options(**options)(workflow, *args)  # type: ignore[arg-type]  # arguments are passed on
     return str(caught.value)
 
 

@@ -246,7 +246,7 @@ def test_crash_at_each_write(backend: str) -> None:
                     if written == crash_at:
                         process.kill()
 
-            process.backend.faults = dies  # type: ignore[attr-defined]
+            process.backend.faults = dies  # type: ignore[attr-defined]  # the store of a worker of the test
             await w.start("r", flow)
             for word in ("one", "two", "three"):
                 await anyio.sleep(3)

@@ -137,7 +137,7 @@ def test_touch_while_parking_is_not_lost(backend: str) -> None:
                     if seen == at:
                         send.set()
 
-            process.backend.faults = watch  # type: ignore[attr-defined]
+            process.backend.faults = watch  # type: ignore[attr-defined]  # the store of a worker of the test
             await w.start("r", flow)
             with anyio.move_on_after(60):
                 await send.wait()

@@ -166,13 +166,13 @@ def _client(place: Place, project: str) -> Any:
 
     if place.anonymous:
         options = {"api_endpoint": place.endpoint}
-        return storage.Client(project or "durable", AnonymousCredentials(), client_options=options)  # type: ignore[no-untyped-call]
+        return storage.Client(project or "durable", AnonymousCredentials(), client_options=options)  # type: ignore[no-untyped-call]  # Google's client has no types
     credentials, found = google.auth.default(scopes=[_SCOPE])
     return storage.Client(project or found, credentials)
 
 
 def _patience() -> dict[str, Any]:
-    from google.cloud.storage.retry import DEFAULT_RETRY  # type: ignore[import-untyped]
+    from google.cloud.storage.retry import DEFAULT_RETRY  # type: ignore[import-untyped]  # nor has this
 
     return {"timeout": CALL_SECONDS, "retry": DEFAULT_RETRY.with_timeout(CALL_SECONDS)}
 

@@ -78,7 +78,7 @@ class Tagger:
         try:
             for item in values:
                 # Not a comprehension: on an error the length tells the place.
-                out.append(item if type(item) in as_is else self.tag(item, depth))  # noqa: PERF401
+                out.append(item if type(item) in as_is else self.tag(item, depth))  # noqa: PERF401  # as said above
         except Unencodable as e:
             e.held_by(f"[{len(out)}]", form)
             raise

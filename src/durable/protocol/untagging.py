@@ -67,7 +67,7 @@ def _items(tree: Any, cases: Cases) -> list[object]:
     try:
         for item in tree:
             # Not a comprehension: on an error the length tells the place.
-            out.append(untag(item, cases) if type(item) in _NESTED else item)  # noqa: PERF401
+            out.append(untag(item, cases) if type(item) in _NESTED else item)  # noqa: PERF401  # as said above
     except Undecodable as e:
         e.inside(f"[{len(out)}]")
         raise

@@ -166,7 +166,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         events = self._poll(0)
         if events or timeout == 0:
             return events
-        timers: Any = self._scheduled  # type: ignore[attr-defined]
+        timers: Any = self._scheduled  # type: ignore[attr-defined]  # no part of asyncio's types
         wait = self._virtual.idle(timers[0].when() if timers else math.inf)
         return self._poll(None if wait == math.inf else wait)
 

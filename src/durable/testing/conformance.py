@@ -61,7 +61,7 @@ class StoreConformance:
         return None
 
     @pytest.fixture
-    async def backend(self, tmp_path: Path, anyio_backend: object) -> AsyncIterator[Backend]:  # noqa: ARG002
+    async def backend(self, tmp_path: Path, anyio_backend: object) -> AsyncIterator[Backend]:  # noqa: ARG002  # it starts the event loop
         backend = self.open(str(tmp_path))
         yield backend
         await backend.aclose()

@@ -57,7 +57,7 @@ def records_are_what_bodies_made(_: Case, instance: Instance) -> Iterator[str]:
         if end.outcome != step["outcome"] or end.order > fact.order:
             yield f"{path}: recorded {step['outcome']} at {fact.at}, its body ended {end}"
         if (body.epoch, body.attempt) != (step["epoch"], step.get("attempt", 1)):
-            yield f"{path}: recorded of epoch {step['epoch']}, attempt {step.get('attempt', 1)}, ran {body}"  # noqa: E501
+            yield f"{path}: recorded of epoch {step['epoch']}, attempt {step.get('attempt', 1)}, ran {body}"  # noqa: E501  # a message is read as one line
 
 
 def failures_are_what_bodies_raised(_: Case, instance: Instance) -> Iterator[str]:
@@ -130,7 +130,7 @@ def results_are_what_functions_came_to(_: Case, instance: Instance) -> Iterator[
         came = [f for f in instance.left if f.epoch == result["epoch"] and f.order < fact.order]
         left_early = outcome == "error" and unfinished in str(said)
         if not any(left_early or (f.outcome == outcome and _same(f.value, said)) for f in came):
-            yield f"the result is {said!r}, but the function of epoch {result['epoch']} came to {came}"  # noqa: E501
+            yield f"the result is {said!r}, but the function of epoch {result['epoch']} came to {came}"  # noqa: E501  # a message is read as one line
 
 
 def results_follow_their_records(_: Case, instance: Instance) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # The one place of the project with an event loop of its own: a server with raw protocols takes
 # five times the requests of one built on streams. It is never run where users' code runs.
-import asyncio  # noqa: TID251
+import asyncio  # noqa: TID251  # the reason is above
 import socket
 import struct
 from collections.abc import Coroutine
