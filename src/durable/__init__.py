@@ -20,6 +20,7 @@ from durable.client import Skipped as Skipped
 from durable.client import connect as connect
 from durable.concurrency import gather as gather
 from durable.concurrency import map as map
+from durable.concurrency import select as select
 from durable.decorators import step as step
 from durable.decorators import workflow as workflow
 from durable.errors import Fatal as Fatal
@@ -39,6 +40,7 @@ from durable.runtime.scopes import current as current
 from durable.runtime.scopes import unwinding as unwinding
 from durable.waiting import sleep as sleep
 from durable.waiting import sleep_until as sleep_until
+from durable.waiting import timeout as timeout
 from durable.waiting import wait_event as wait_event
 
 __all__ = [
@@ -59,10 +61,12 @@ __all__ = [
     "patched",
     "publish",
     "random",
+    "select",
     "sleep",
     "sleep_until",
     "step",
     "sync",
+    "timeout",
     "unwinding",
     "uuid",
     "wait_event",

@@ -1,4 +1,4 @@
-"""`gather` and `map`: several durable calls at once, each branch a scope of its own.
+"""`gather`, `map` and `select`: several durable calls at once, each branch a scope of its own.
 
 Inside a run they make its order of calls repeatable. Outside, where nothing is recorded, they
 are plain concurrency.
@@ -7,11 +7,11 @@ are plain concurrency.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Protocol, TypeVar, overload
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 from durable.errors import NotInWorkflow, UsageError
-from durable.runtime.branches import gather_in, map_in
+from durable.runtime.branches import gather_in, map_in, select_in
 from durable.runtime.scopes import Scope, calling_scope
 
 A = TypeVar("A")
@@ -70,31 +70,108 @@ def gather(*calls: Awaitable[Any]) -> Calls[tuple[Any, ...]]:
 
 
 @overload
-def map(fn: HasCall[T, U], items: Iterable[T], *, limit: int = MAP_LIMIT) -> Calls[list[U]]: ...
+def map(
+    fn: HasCall[T, U],
+    items: Iterable[T],
+    *,
+    limit: int = MAP_LIMIT,
+    tolerate: float | str | None = None,
+    enough: int | None = None,
+    collect: Literal[False] = False,
+) -> Calls[list[U]]: ...
 @overload
 def map(
-    fn: Callable[[T], Awaitable[U]], items: Iterable[T], *, limit: int = MAP_LIMIT
+    fn: Callable[[T], Awaitable[U]],
+    items: Iterable[T],
+    *,
+    limit: int = MAP_LIMIT,
+    tolerate: float | str | None = None,
+    enough: int | None = None,
+    collect: Literal[False] = False,
 ) -> Calls[list[U]]: ...
-def map(fn: Any, items: Iterable[Any], *, limit: int = MAP_LIMIT) -> Calls[list[Any]]:
+@overload
+def map(
+    fn: HasCall[T, U] | Callable[[T], Awaitable[U]],
+    items: Iterable[T],
+    *,
+    limit: int = MAP_LIMIT,
+    tolerate: float | str | None = None,
+    enough: int | None = None,
+    collect: Literal[True],
+) -> Calls[list[U | BaseException]]: ...
+def map(
+    fn: Any,
+    items: Iterable[Any],
+    *,
+    limit: int = MAP_LIMIT,
+    tolerate: float | str | None = None,
+    enough: int | None = None,
+    collect: bool = False,
+) -> Calls[list[Any]]:
     """Call `fn` on each item, `limit` at a time, started in the order of the items.
 
     Args:
         fn: a step, a workflow or an async helper that makes calls.
         items: read as places become free.
         limit: how many branches run at once.
+        tolerate: how many items may fail: a count, or a share of them such as `"10%"`. One more
+            closes the other branches and raises the first error. By default none may; with
+            `enough`, as many as leave that many.
+        enough: as soon as so many items have succeeded the other branches are closed.
+        collect: put the error of an item that failed in its place; without, it is left out.
 
     Returns:
-        To be awaited: a list of the results, in the order of the items.
+        To be awaited: a list of the results, in the order of the items; with `enough`, those of
+        the items that succeeded first.
 
     Raises:
         NotInWorkflow: made in a task or thread that does not own the scope.
-        UsageError: the limit is below 1.
+        UsageError: an option is out of range, or the items cannot be counted.
     """
     scope = _async_scope("map")
-    return _all(map_in(scope, _awaiting(fn), items, limit))
+    return _all(
+        map_in(
+            scope, _awaiting(fn), items, limit, tolerate=tolerate, enough=enough, collect=collect
+        )
+    )
 
 
-def check_awaitable(calls: Iterable[object]) -> None:
+def select(**calls: Awaitable[Any]) -> Calls[tuple[str, Any]]:
+    """Await the first of several calls to end; the others are closed and record nothing more.
+
+    Steps, sleeps, waits for events, children and helpers that make calls can be mixed:
+
+        winner, value = await select(approved=wait_event("ok"), late=sleep("2d"))
+
+    Which one won is recorded before the code goes on, and stays so.
+
+    Args:
+        calls: by the names that tell them apart, here and in the run's record.
+
+    Returns:
+        To be awaited: the name of the call that ended first, and its value.
+
+    Raises:
+        NotInWorkflow: made in a task or thread that does not own the scope.
+        UsageError: there is no call, or an argument cannot be awaited.
+    """
+    scope = _async_scope("select")
+    check_selectable(calls)
+    return _pair(select_in(scope, calls))
+
+
+def check_selectable(calls: Mapping[str, object]) -> None:
+    """Refuse what `select` cannot wait for, before anything is begun.
+
+    Raises:
+        UsageError: there is nothing, or something that is no call.
+    """
+    if not calls:
+        raise UsageError("select needs at least one call", hint="write `select(name=call)`")
+    check_awaitable(calls.values(), "select")
+
+
+def check_awaitable(calls: Iterable[object], word: str = "gather") -> None:
     """Refuse what cannot be awaited, before anything is begun.
 
     Raises:
@@ -104,8 +181,8 @@ def check_awaitable(calls: Iterable[object]) -> None:
         if not inspect.isawaitable(call):
             hint = "write `gather(*calls)`" if isinstance(call, list | tuple) else None
             raise UsageError(
-                f"gather takes calls to await, not {type(call).__name__}",
-                hint=hint or "call a sync step as `step.call(...)` inside gather",
+                f"{word} takes calls to await, not {type(call).__name__}",
+                hint=hint or f"call a sync step as `step.call(...)` inside {word}",
             )
 
 
@@ -137,6 +214,10 @@ def _awaiting(fn: Callable[[T], Awaitable[U]]) -> Callable[[T], Awaitable[U]]:
 
 async def _as_tuple(results: Awaitable[list[Any]]) -> tuple[Any, ...]:
     return tuple(await results)
+
+
+async def _pair(result: Awaitable[tuple[str, Any]]) -> tuple[str, Any]:
+    return await result
 
 
 async def _all(results: Awaitable[list[U]]) -> list[U]:

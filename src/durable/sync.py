@@ -44,16 +44,17 @@ from durable import catalog, documents, guarding, leases
 from durable import client as async_client
 from durable.claims import Claim, ClaimResult
 from durable.client.schedules import BACKFILL_MAX
-from durable.concurrency import MAP_LIMIT, HasCall, check_awaitable
+from durable.concurrency import MAP_LIMIT, HasCall, check_awaitable, check_selectable
 from durable.decorators import WorkflowFunction
 from durable.documents import Snapshot
 from durable.errors import NotInWorkflow, RunCancelled
 from durable.leases import LeaseEntry, Refuse, Taken
 from durable.leases.holder import WAIT_DEFAULT
+from durable.protocol import durations
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import KEEP
 from durable.protocol.schedules import Schedule
-from durable.runtime.branches import gather_in, map_in
+from durable.runtime.branches import gather_in, map_in, select_in
 from durable.runtime.scopes import Scope, calling_scope, here
 from durable.runtime.threadwatch import in_thread
 from durable.waiting import (
@@ -61,6 +62,7 @@ from durable.waiting import (
     check_not_in_step,
     sleep_in,
     sleep_until_in,
+    timeout_in,
     wait_event_in,
 )
 
@@ -105,27 +107,85 @@ def gather(*calls: Awaitable[Any]) -> tuple[Any, ...]:
 
 
 @overload
-def map(fn: HasCall[T, U], items: Iterable[T], *, limit: int = MAP_LIMIT) -> list[U]: ...
-@overload
 def map(
-    fn: Callable[[T], Coroutine[Any, Any, U]], items: Iterable[T], *, limit: int = MAP_LIMIT
+    fn: HasCall[T, U],
+    items: Iterable[T],
+    *,
+    limit: int = MAP_LIMIT,
+    tolerate: float | str | None = None,
+    enough: int | None = None,
+    collect: Literal[False] = False,
 ) -> list[U]: ...
 @overload
-def map(fn: Callable[[T], U], items: Iterable[T], *, limit: int = MAP_LIMIT) -> list[U]: ...
-def map(fn: Any, items: Iterable[Any], *, limit: int = MAP_LIMIT) -> list[Any]:
-    """Call `fn` on each item, `limit` at a time, and wait for all.
+def map(
+    fn: Callable[[T], Coroutine[Any, Any, U]],
+    items: Iterable[T],
+    *,
+    limit: int = MAP_LIMIT,
+    tolerate: float | str | None = None,
+    enough: int | None = None,
+    collect: Literal[False] = False,
+) -> list[U]: ...
+@overload
+def map(
+    fn: Callable[[T], U],
+    items: Iterable[T],
+    *,
+    limit: int = MAP_LIMIT,
+    tolerate: float | str | None = None,
+    enough: int | None = None,
+    collect: Literal[False] = False,
+) -> list[U]: ...
+@overload
+def map(
+    fn: HasCall[T, U] | Callable[[T], Coroutine[Any, Any, U]] | Callable[[T], U],
+    items: Iterable[T],
+    *,
+    limit: int = MAP_LIMIT,
+    tolerate: float | str | None = None,
+    enough: int | None = None,
+    collect: Literal[True],
+) -> list[U | BaseException]: ...
+def map(
+    fn: Any,
+    items: Iterable[Any],
+    *,
+    limit: int = MAP_LIMIT,
+    tolerate: float | str | None = None,
+    enough: int | None = None,
+    collect: bool = False,
+) -> list[Any]:
+    """Call `fn` on each item, `limit` at a time, and wait for all; see `durable.map`.
 
     Args:
         fn: a step, or a plain function that calls steps: each item then has a thread.
         items: read as places become free.
         limit: how many branches run at once.
+        tolerate: how many items may fail: a count, or a share of them such as `"10%"`.
+        enough: as soon as so many items have succeeded the other branches are closed.
+        collect: put the error of an item that failed in its place; without, it is left out.
 
     Raises:
         NotInWorkflow: called in async code.
-        UsageError: the limit is below 1.
+        UsageError: an option is out of range, or the items cannot be counted.
     """
     scope = _sync_scope("map")
-    return _block(scope, lambda: map_in(scope, _in_branches(fn, limit), items, limit))
+    options: Any = {"tolerate": tolerate, "enough": enough, "collect": collect}
+    return _block(scope, lambda: map_in(scope, _in_branches(fn, limit), items, limit, **options))
+
+
+def select(**calls: Awaitable[Any]) -> tuple[str, Any]:
+    """Make several calls and wait for the first to end; see `durable.select`.
+
+        winner, value = sync.select(ok=sync.wait_event.call("ok"), late=sync.sleep.call("2d"))
+
+    Raises:
+        NotInWorkflow: called in async code.
+        UsageError: there is no call, or an argument is none.
+    """
+    scope = _sync_scope("select")
+    check_selectable(calls)
+    return _block(scope, lambda: select_in(scope, calls))
 
 
 def run(call: Awaitable[T]) -> T:
@@ -140,44 +200,82 @@ def run(call: Awaitable[T]) -> T:
     return _block(scope, lambda: call)
 
 
-def sleep(duration: Duration) -> None:
-    """Wait for that long; see `durable.sleep`.
+class _Sleep:
+    def __call__(self, duration: Duration) -> None:
+        """Wait for that long; see `durable.sleep`.
+
+        Raises:
+            UsageError: it is no possible duration.
+            NotInWorkflow: called in async code, or in a step's body.
+        """
+        _wait("sleep", lambda scope: sleep_in(scope, duration))
+
+    def call(self, duration: Duration) -> Awaitable[None]:
+        """The same as a call for `sync.select` and `sync.gather`."""
+        return sleep_in(_wait_scope("sleep"), duration)
+
+
+class _SleepUntil:
+    def __call__(self, moment: datetime) -> None:
+        """Wait until that moment, which has a time zone; see `durable.sleep_until`.
+
+        Raises:
+            UsageError: it has none.
+            NotInWorkflow: called in async code, or in a step's body.
+        """
+        _wait("sleep_until", lambda scope: sleep_until_in(scope, moment))
+
+    def call(self, moment: datetime) -> Awaitable[None]:
+        """The same as a call for `sync.select` and `sync.gather`."""
+        return sleep_until_in(_wait_scope("sleep_until"), moment)
+
+
+class _WaitEvent:
+    @overload
+    def __call__(self, name: str, type: type[T], *, timeout: Duration | None = None) -> T: ...
+    @overload
+    def __call__(
+        self, name: str, type: object = None, *, timeout: Duration | None = None
+    ) -> Any: ...
+    def __call__(self, name: str, type: object = None, *, timeout: Duration | None = None) -> Any:
+        """Wait for an event that somebody sends to the run; see `durable.wait_event`.
+
+        Raises:
+            WaitTimeout: nothing came in that time.
+            InvalidEvent: what came does not fit the type.
+            NotInWorkflow: called in async code, outside a run, or in a step's body.
+        """
+        return _wait("wait_event", lambda scope: wait_event_in(scope, name, type, timeout))
+
+    def call(
+        self, name: str, type: object = None, *, timeout: Duration | None = None
+    ) -> Awaitable[Any]:
+        """The same as a call for `sync.select` and `sync.gather`."""
+        return wait_event_in(_wait_scope("wait_event"), name, type, timeout)
+
+
+sleep = _Sleep()
+sleep_until = _SleepUntil()
+wait_event = _WaitEvent()
+
+
+def timeout(duration: Duration) -> contextlib.AbstractContextManager[None]:
+    """A block of code under a durable deadline; see `durable.timeout`.
+
+    The call of the block that is under way, and each after it, raises until the block is left.
 
     Raises:
-        UsageError: it is no possible duration.
-        NotInWorkflow: called in async code, or in a step's body.
-    """
-    scope = _wait_scope("sleep")
-    call = sleep_in(scope, duration)
-    _block(scope, lambda: call)
-
-
-def sleep_until(moment: datetime) -> None:
-    """Wait until that moment, which has a time zone; see `durable.sleep_until`.
-
-    Raises:
-        UsageError: it has none.
-        NotInWorkflow: called in async code, or in a step's body.
-    """
-    scope = _wait_scope("sleep_until")
-    call = sleep_until_in(scope, moment)
-    _block(scope, lambda: call)
-
-
-@overload
-def wait_event(name: str, type: type[T], *, timeout: Duration | None = None) -> T: ...
-@overload
-def wait_event(name: str, type: object = None, *, timeout: Duration | None = None) -> Any: ...
-def wait_event(name: str, type: object = None, *, timeout: Duration | None = None) -> Any:
-    """Wait for an event that somebody sends to the run; see `durable.wait_event`.
-
-    Raises:
-        WaitTimeout: nothing came in that time.
-        InvalidEvent: what came does not fit the type.
+        UsageError: the duration cannot be read.
         NotInWorkflow: called in async code, outside a run, or in a step's body.
     """
-    scope = _wait_scope("wait_event")
-    call = wait_event_in(scope, name, type, timeout)
+    scope = _wait_scope("timeout")
+    if scope is None:
+        raise NotInWorkflow("sync.timeout was called outside a run: nothing can be cut off there")
+    return timeout_in(scope, durations.seconds(duration))
+
+
+def _wait(word: str, make: Callable[[Scope | None], Awaitable[T]]) -> T:
+    call = make(scope := _wait_scope(word))
     return _block(scope, lambda: call)
 
 

@@ -1,4 +1,4 @@
-"""`sleep`, `sleep_until` and `wait_event`: waiting that survives the process.
+"""`sleep`, `sleep_until`, `wait_event` and `timeout`: waiting that survives the process.
 
 A wait has one absolute deadline, stored when it begins. A long one parks the run: it then takes
 no memory and no place in a worker, and costs nothing until it is woken. Called outside a run, a
@@ -7,15 +7,18 @@ sleep is an ordinary one.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
 import anyio
 
-from durable.errors import NotInWorkflow, UsageError
+from durable.errors import NotInWorkflow, UsageError, WaitTimeout
 from durable.protocol import durations, moments
 from durable.protocol.names import check_id
+from durable.runtime.blocks import Block
 from durable.runtime.scopes import Current, Scope, calling_scope, here
 from durable.runtime.waits import EventWait, Sleep
 from durable.system import System
@@ -90,6 +93,35 @@ def wait_event(
     return wait_event_in(scope, name, type, timeout)
 
 
+def timeout(duration: Duration) -> AbstractAsyncContextManager[None]:
+    """A block of code under a durable deadline.
+
+        async with timeout("5m"):
+            await charge(order)
+
+    The deadline is fixed when the block is first entered and stored once. When it passes, the
+    calls of the block that are not over are closed and record nothing more; that it has passed is
+    recorded, and replay cuts the block off in the same place.
+
+    Raises:
+        WaitTimeout: by the block, if the deadline passes before its end; a TimeoutError.
+        UsageError: the duration cannot be read.
+        NotInWorkflow: as `sleep`.
+    """
+    _async_only(scope := wait_scope("timeout"), "timeout")
+    seconds = durations.seconds(duration)
+    return _plain_timeout(seconds) if scope is None else timeout_in(scope, seconds)
+
+
+@contextlib.asynccontextmanager
+async def _plain_timeout(seconds: float) -> AsyncIterator[None]:
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as e:
+        raise WaitTimeout(f"the block was not over after {seconds:g} s") from e
+
+
 # -- for async and sync words ----------------------------------------------------------------------
 
 
@@ -150,6 +182,12 @@ def wait_event_in(
     if seconds is not None:
         _deadline(scope.execution.waits.now() + seconds)
     return EventWait(scope, name, scope.execution.event_type(name, kind), seconds)
+
+
+def timeout_in(scope: Scope, seconds: float) -> Block:
+    """`timeout` for a scope that the caller has checked."""
+    _deadline(scope.execution.waits.now() + seconds)
+    return Block(scope, seconds)
 
 
 def _deadline(due: float) -> None:

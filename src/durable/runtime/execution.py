@@ -26,7 +26,7 @@ It is made of parts, each of which has a module:
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 import anyio
@@ -39,7 +39,7 @@ from durable.protocol.journal import Journal
 from durable.protocol.records import Cancel, Origin, Step, Take, Undo, Wait
 from durable.runtime import cleanup
 from durable.runtime.bodies import Bodies
-from durable.runtime.calls import StepCall
+from durable.runtime.calls import Call, StepCall
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.cancelling import Cancelling
 from durable.runtime.closing import Closing, Finished, Stopped
@@ -128,7 +128,7 @@ class Execution:
         )  # fmt: skip
         self.origin = origin or Origin(instance, 0.0)
         order = [step.path for step in journal.order]
-        self.turnstile = Turnstile(order, lambda: self._spawn(self._dispatch))
+        self.turnstile = Turnstile(order, lambda: self.spawn(self._dispatch))
         self._definition = definition
         self._args = args
         self._kwargs = kwargs
@@ -144,10 +144,10 @@ class Execution:
         self.cancelling = Cancelling(run_id, cancel, self._on_cancelled)
         self.on_touched(self._look_for_cancel)
         self._in_flight = InFlight(self._gate.close)
-        self._threads = Threads(run_id, self._gate, self._spawn, around.workflows)
+        self._threads = Threads(run_id, self._gate, self.spawn, around.workflows)
         self._loop = Loop()
         self._keeper = Keeper(
-            self._is_live, lambda e: self.close(Stopped("store", error=e)), self._spawn
+            self._is_live, lambda e: self.close(Stopped("store", error=e)), self.spawn
         )
         self.publishing = Publishing(around, self.ownership, self._keeper)
         self.parking = self._make_parking(around, deadline)
@@ -155,7 +155,7 @@ class Execution:
         self._performer = self._make_performer(around, journal, dict(undos or {}), passed)
         self.inbox = Inbox(
             self._performer, instance=instance, takes=takes, events=events,
-            spawn=self._spawn, rests=self.parking.changed,
+            spawn=self.spawn, rests=self.parking.changed,
         )  # fmt: skip
         self.waits = Waits(
             performer=self._performer, parking=self.parking, inbox=self.inbox, passed=passed
@@ -170,7 +170,7 @@ class Execution:
             run_id=run_id, deadline=deadline, cleanup=definition.cleanup_timeout,
             cleaning_since=journal.cleaning_since, now=around.store.now, gate=self._gate,
             parking=self.parking, function=self._function, cancelling=self.cancelling,
-            spawn=self._spawn,
+            spawn=self.spawn,
         )  # fmt: skip
 
     def _make_parking(self, around: Surroundings, deadline: float) -> Parking:
@@ -178,7 +178,7 @@ class Execution:
             now=around.store.now, deadline=deadline, always=around.always_park,
             crowded=around.crowded,
             activity=lambda: self.turnstile.activity, forbidden=self._is_busy,
-            close=self._gate.close, spawn=self._spawn,
+            close=self._gate.close, spawn=self.spawn,
         )  # fmt: skip
 
     def _is_busy(self) -> bool:
@@ -195,7 +195,7 @@ class Execution:
         recorded = {step.path: step for step in journal.order}
         recorder = Recorder(
             around=around, ownership=self.ownership, gate=self._gate,
-            cancellations=self._cancellations, spawn=self._spawn,
+            cancellations=self._cancellations, spawn=self.spawn,
         )  # fmt: skip
         self.patches = Patches(journal.patches, self.turnstile.at_end, recorder.patched)
         bodies = Bodies(
@@ -276,7 +276,7 @@ class Execution:
         self._touches += 1
         if self._tasks is not None and not self._looking and not self.ended.is_set():
             self._looking = True
-            self._spawn(self._look)
+            self.spawn(self._look)
 
     @property
     def has_looked(self) -> bool:
@@ -299,6 +299,30 @@ class Execution:
         """The course of a step's call; see `Performer`."""
         performer = self._performer
         return performer.perform(call, branch, lambda: performer.step(call, branch))
+
+    def perform(
+        self,
+        call: Call[Any],
+        branch: Scope,
+        live: Callable[[], Coroutine[Any, Any, tuple[Step, object]]],
+    ) -> Coroutine[Any, Any, tuple[Step, object]]:
+        """The course of a call of another kind; see `Performer.perform`."""
+        return self._performer.perform(call, branch, live)
+
+    def recorded(self, path: str) -> Step | None:
+        """The outcome of the call at this path that an earlier owner recorded."""
+        return self._performer.recorded.get(path)
+
+    @property
+    def has_unrecorded_sleeps(self) -> bool:
+        """Whether a sleep was handed over whose place in the order nothing recorded names yet."""
+        return self._performer.recorder.has_slept
+
+    def forget(self, prefix: str, paths: Collection[str]) -> None:
+        """A decision closes a branch: what is recorded of these calls will not be awaited."""
+        self.turnstile.forget([p for p in self.turnstile.remaining() if p.startswith(prefix)])
+        self.turnstile.forget(paths)
+        self.inbox.void(lambda path: path.startswith(prefix) or path in paths)
 
     def event_type(self, name: str, asked: object) -> object:
         """What the value of that event must be.
@@ -351,7 +375,8 @@ class Execution:
 
     # -- its tasks --------------------------------------------------------------------------------
 
-    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a task of the run's own."""
         assert self._tasks is not None
         self._helped = True
         self._tasks.start_soon(work)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -21,60 +20,16 @@ import msgspec
 
 from durable.errors import InvalidEvent, StoreError
 from durable.protocol import failures, names, values
-from durable.protocol.failures import Failure
-from durable.protocol.records import Event, Outcome, Step, Take
+from durable.protocol.records import Event, Step, Take
 from durable.runtime.calls import Call
 from durable.runtime.closing import Stopped
 from durable.runtime.performing import Performer
 from durable.runtime.reading import record
 from durable.runtime.scopes import Scope
+from durable.runtime.wishes import ABANDONED, CANCELLED, Answer, Key, Wish
 from durable.store import Stored
 
 _event = msgspec.json.Decoder(Event)
-
-Key = tuple[str, str]  # name and key of an event
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a call comes to.
-
-    Attributes:
-        copy: the decoded value.
-        event: the event that was taken.
-    """
-
-    outcome: Outcome
-    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    failure: Failure | None = None
-    copy: object = None
-    event: Key | None = None
-
-
-ABANDONED = Answer("abandoned")
-CANCELLED = Answer("cancelled")
-
-
-@dataclass(eq=False)
-class Wish:
-    """A call that is to be decided.
-
-    Attributes:
-        event: it takes the next event of this name; None: it takes none.
-        answer: what it comes to if there is no event to take.
-        begun: its decision is on the way into the record: nothing interrupts it.
-        decided: set once it is recorded; `take` and `answer` then tell.
-        turn: set when it is handed over; None: at once.
-    """
-
-    call: Call[Any]
-    branch: Scope
-    event: str | None = None
-    answer: Answer | None = None
-    begun: bool = False
-    decided: anyio.Event = field(default_factory=anyio.Event)
-    take: Take | None = None
-    turn: anyio.Event | None = None
 
 
 class Inbox:
@@ -155,12 +110,12 @@ class Inbox:
         except anyio.get_cancelled_exc_class() as e:
             await performer.cancellations.let_tasks_begin()
             if not performer.gate.is_open(branch):
-                self._withdraw(wish)
+                self.withdraw(wish)
                 raise
             cancelled = e
             self._interrupt(wish)
         except BaseException:
-            self._withdraw(wish)
+            self.withdraw(wish)
             raise
         step = await self._decided(wish)
         if step.outcome == "abandoned":
@@ -190,8 +145,9 @@ class Inbox:
             self._wishes.append(wish)
         self._kick()
 
-    def _withdraw(self, wish: Wish) -> None:
-        if wish in self._wishes and not wish.begun:
+    def withdraw(self, wish: Wish | None) -> None:
+        """Nobody waits for it any more; what is on its way into the record goes on."""
+        if wish is not None and wish in self._wishes and not wish.begun:
             self._wishes.remove(wish)
 
     async def _decided(self, wish: Wish) -> Step:

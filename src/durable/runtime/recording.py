@@ -123,6 +123,11 @@ class Recorder:
         """`patched` said yes: what is recorded next says so."""
         self._patches.append(patch)
 
+    @property
+    def has_slept(self) -> bool:
+        """Whether a sleep was handed over that no acknowledged record names."""
+        return bool(self._slept)
+
     def in_order(self, record: Ordered, n: int) -> Ordered:
         """The record with its order number, and what came before it without a record."""
         record.n = n

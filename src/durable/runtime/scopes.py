@@ -112,6 +112,14 @@ class Scope:
             yield
         finally:
             here.reset(token)
+        self.check_finished()
+
+    def check_finished(self) -> None:
+        """The code of this scope has come to its end without an error.
+
+        Raises:
+            UnfinishedCalls: not all calls made here have finished.
+        """
         if self.unfinished:
             calls = ", ".join(sorted(self.unfinished))
             raise UnfinishedCalls(

@@ -20,10 +20,11 @@ from durable.protocol import failures, moments
 from durable.protocol.failures import Failure
 from durable.protocol.records import Step, Wait
 from durable.runtime.calls import Call
-from durable.runtime.inbox import Answer, Inbox, Wish
+from durable.runtime.inbox import Inbox
 from durable.runtime.parking import Parking
 from durable.runtime.performing import Performer
 from durable.runtime.scopes import Scope
+from durable.runtime.wishes import Answer, Wish
 
 LONGEST = 86400.0  # seconds between two looks at the store's clock, which may run otherwise
 
@@ -51,9 +52,10 @@ class EventWait(Call[Any]):
     Attributes:
         event: the name of the event; None: there is nothing but the deadline.
         timeout: seconds from the begin of the wait to its deadline; None: it has none.
+        wish: its decision to be, once it has begun and if none is recorded.
     """
 
-    __slots__ = ("event", "timeout")
+    __slots__ = ("event", "timeout", "wish")
 
     def __init__(
         self, scope: Scope, event: str | None, kind: object, timeout: float | None
@@ -64,6 +66,7 @@ class EventWait(Call[Any]):
             super().__init__(scope, "event", f"event-{event}", returns=kind)
         self.event = event
         self.timeout = timeout
+        self.wish: Wish | None = None
 
     def course(self, branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:
         return self.scope.execution.waits.event(self, branch)
@@ -141,6 +144,7 @@ class Waits:
         """The course of a wait for an event, or for a deadline alone."""
 
         async def stand(wish: Wish) -> None:
+            call.wish = wish
             if call.event is not None and await self.inbox.has(call.event):
                 await wish.decided.wait()
             else:
