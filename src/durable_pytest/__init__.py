@@ -23,7 +23,7 @@ MARKER = (
     "durable(seed=0, backend='asyncio', start='2024-01-01T00:00:00Z'): how the durable_env of a "
     "test is made"
 )
-KNOWN = {"backend", "seed", "start"}
+KNOWN = {"backend", "schedules", "seed", "start"}
 SEEDS = 2**32
 
 _environment = pytest.StashKey["Environment | BlockingEnvironment"]()

@@ -83,3 +83,8 @@ async def approve_twice(order: str) -> str:
     await durable.sleep("1d")
     second = await durable.wait_event("approval")
     return f"{order} approved by {first} and {second}"
+
+
+@workflow(name="test_schedules", schedule=durable.every("1d"))
+async def daily() -> None:
+    await invoice("daily")

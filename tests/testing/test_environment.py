@@ -295,6 +295,18 @@ def test_wait_that_nobody_ends_is_told() -> None:
             handle.result()
 
 
+def test_schedules_run_only_when_asked_for() -> None:
+    """Time passes without ticks by default; with them each has its run, at its time."""
+    with environment() as env:
+        env.advance("3d")
+        assert list(env.client.list()) == []
+    with environment(schedules=True) as env:
+        env.advance("3d 1h")
+        ticks = list(env.client.list(workflow="test_schedules"))
+        assert len(ticks) == 3
+        assert {run.status for run in ticks} == {"completed"}
+
+
 # -- stubs -----------------------------------------------------------------------------------------
 
 

@@ -143,7 +143,7 @@ def test_wrong_marks_are_named(tmp_path: Path) -> None:
     code, said = run_pytest(tmp_path, WRONG)
 
     assert code == 1
-    assert "does not take 'sed'; it takes backend, seed, start" in said
+    assert "does not take 'sed'; it takes backend, schedules, seed, start" in said
     assert "does not take a positional argument" in said
     assert "'twisted' is no event loop" in said
 

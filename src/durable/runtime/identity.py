@@ -37,6 +37,7 @@ class Options:
         renew_in_thread: False renews as a task, for tests on a virtual clock.
         polls: False looks for work only when nudged, for tests on a virtual clock: each poll
             would be a stop on the way of time.
+        schedules: whether it attends to schedules.
         observe: told of every call's progress, in the event loop.
         always_park: park every wait at once, however short; for tests. By default what
             the environment's DURABLE_ALWAYS_PARK says.
@@ -53,6 +54,7 @@ class Options:
     runtime_folder: Path | None = None
     renew_in_thread: bool = True
     polls: bool = True
+    schedules: bool = True
     observe: Callable[[str, Progress], None] = lambda run, progress: None
     always_park: bool = field(default_factory=always_park)
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body

@@ -53,6 +53,7 @@ class Scheduler:
 
     Args:
         version: of the code, for the runs it starts.
+        polls: False learns of changes only when told to hurry.
         on_start: called when runs were started.
 
     Attributes:
@@ -60,9 +61,17 @@ class Scheduler:
     """
 
     def __init__(
-        self, store: Store, workflows: Workflows, *, version: str, on_start: Callable[[], None]
+        self,
+        store: Store,
+        workflows: Workflows,
+        *,
+        version: str,
+        on_start: Callable[[], None],
+        polls: bool = True,
     ) -> None:
         self.settled = False
+        self._polls = polls
+        self._news = anyio.Event()
         self._store = store
         self._workflows = workflows
         self._version = version
@@ -89,10 +98,18 @@ class Scheduler:
         if failed is not None:
             raise failed
 
+    def hurry(self) -> None:
+        """Some schedule was changed: learn it now."""
+        self._learn_at = 0.0
+        self._news.set()
+
     async def _rest(self) -> None:
         due_at = min((e.due_at for e in self._entries.values()), default=math.inf)
         system = self._store.system
-        await anyio.sleep(max(0.0, min(due_at - self._store.now(), self._learn_at - system.boot())))
+        left = min(due_at - self._store.now(), self._learn_at - system.boot())
+        with anyio.move_on_after(max(0.0, left)):
+            await self._news.wait()
+            self._news = anyio.Event()
 
     def _due(self) -> list[_Entry]:
         now = self._store.now()
@@ -128,6 +145,7 @@ class Scheduler:
             await self._read_all()
             self._known = generation
         slow = self._store.pace.slow * self._store.system.uniform(0.8, 1.2)
+        slow = slow if self._polls else math.inf
         self._learn_at = self._store.system.boot() + slow
 
     async def _read_all(self) -> None:

@@ -55,8 +55,9 @@ class Worker:
         self._nudges: dict[Callable[..., Awaitable[None]], anyio.Event] = {}
         self._until_idle = False
         self._scheduler = Scheduler(
-            store, workflows, version=self.options.version, on_start=self.nudge
-        )
+            store, workflows, version=self.options.version, on_start=self.nudge,
+            polls=self.options.polls,
+        )  # fmt: skip
         self._sweeper = Sweeper(store=store, runtime_folder=self.options.runtime_folder)
         self._holdings: Holdings
         self._finder: Finder
@@ -130,7 +131,8 @@ class Worker:
                 tasks.start_soon(self._repeat, SHOWN_PERIOD, peers.show)
                 tasks.start_soon(self._repeat, PROBE_PERIOD, self._watch, neighbours)
                 tasks.start_soon(self._repeat, TIDY_PERIOD, self._sweeper.tidy_hints)
-                tasks.start_soon(self._repeat, self.store.pace.bell, self._scheduler.look)
+                if self.options.schedules:
+                    tasks.start_soon(self._repeat, self.store.pace.bell, self._scheduler.look)
             tasks.start_soon(self._repeat, PROBE_PERIOD, self._holdings.release_idle_lease)
             tasks.start_soon(self._repeat, self.store.pace.bell, self._finder.answer_own_bell)
             task_status.started()
@@ -153,6 +155,8 @@ class Worker:
         self._finder.hurry()
         for nudge in self._nudges.values():
             nudge.set()
+        if not self.options.polls:
+            self._scheduler.hurry()
 
     def _on_change(self) -> None:
         if self.refusal is not None:
@@ -175,7 +179,9 @@ class Worker:
                     log.warning("the store does not answer: %s", e.message)
                 warned = True
             jittered = pause * self.store.system.uniform(0.8, 1.2)
-            with anyio.move_on_after(jittered if self.options.polls or warned else math.inf):
+            # The scheduler rests until something is due by itself.
+            soon = self.options.polls or warned or work == self._scheduler.look
+            with anyio.move_on_after(jittered if soon else math.inf):
                 if work in self._nudges:
                     await self._nudges[work].wait()
                     self._nudges[work] = anyio.Event()
@@ -208,7 +214,8 @@ class Worker:
         if self._until_idle:
             await self._promoter.look()  # what is due now is not parked for long
         await self._finder.look()
-        if not (self._until_idle and self._scheduler.settled):
+        settled = self._scheduler.settled or not self.options.schedules
+        if not (self._until_idle and settled):
             return
         if self._finder.idle and self._holdings.is_empty():
             self.stop()

@@ -184,19 +184,27 @@ class environment:  # noqa: N801  # read as a function, as `connect` is
         backend: the event loop in which steps and workflows run: `asyncio`, or `trio`. By default
             the one that the test runs on.
         start: the virtual time at the beginning, by default 2024-01-01 UTC.
+        schedules: start runs by the schedules of every workflow that is imported. By default
+            time passes without them.
 
     Raises:
         UsageError: the backend is unknown, or `start` has no time zone.
     """
 
     def __init__(
-        self, *, seed: int = 0, backend: Backend | None = None, start: datetime = START
+        self,
+        *,
+        seed: int = 0,
+        backend: Backend | None = None,
+        start: datetime = START,
+        schedules: bool = False,
     ) -> None:
         if start.tzinfo is None:
             raise UsageError(
                 f"start={start!r} has no time zone", hint="write tzinfo=UTC, for example"
             )
         self._seed = seed
+        self._schedules = schedules
         self._backend = backend
         self._start = start
         self._host: Host | None = None
@@ -208,7 +216,7 @@ class environment:  # noqa: N801  # read as a function, as `connect` is
         if self._host is not None:
             raise UsageError("this environment is open already", hint="make one for each test")
         host = self._host = Host(backend)
-        world = World(host.clock, seed=self._seed, start=self._start)
+        world = World(host.clock, seed=self._seed, start=self._start, schedules=self._schedules)
         host.in_flight = lambda: world.in_flight
         host.open(world.open)
         return host, world

@@ -115,7 +115,7 @@ class Process:
 
     def hear(self, verb: Verb, name: str) -> None:
         """Somebody changed this object: a bell is answered at once, not at the next poll."""
-        if verb == "create" and name.startswith(_BELLS) and not self.gone.is_set():
+        if verb != "delete" and name.startswith(_BELLS) and not self.gone.is_set():
             self.worker.nudge()
 
 

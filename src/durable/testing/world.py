@@ -33,12 +33,16 @@ class World:
         clock: the event loop's.
         seed: of every random choice that durable makes.
         start: the wall time at the clock's zero.
+        schedules: whether runs are started by schedules.
 
     Attributes:
         body_runs: how often the body of each call began, by run and path.
     """
 
-    def __init__(self, clock: VirtualClock, *, seed: int, start: datetime) -> None:
+    def __init__(
+        self, clock: VirtualClock, *, seed: int, start: datetime, schedules: bool = False
+    ) -> None:
+        self._schedules = schedules
         self.clock = clock
         self.faults = Faults()
         self.stubs = Stubs()
@@ -97,8 +101,8 @@ class World:
 
     async def _begin_process(self) -> None:
         options = Options(
-            grace=0, renew_in_thread=False, polls=False, terms=TERMS, label="test",
-            observe=self._observe, body_of=self.stubs.body_of,
+            grace=0, renew_in_thread=False, polls=False, schedules=self._schedules,
+            terms=TERMS, label="test", observe=self._observe, body_of=self.stubs.body_of,
         )  # fmt: skip
         self._process = Process(self._make_backend(), self._system(), Registered(), options)
         await self._tasks.start(self._process.live)
