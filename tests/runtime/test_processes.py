@@ -26,6 +26,8 @@ from durable.errors import (
     StepTimeout,
     UnencodableResult,
 )
+from durable.runtime.closing import Finished
+from durable.runtime.execution import Execution
 from tests.commands import ROOT, environment
 from tests.runtime import crunching
 from tests.runtime.clocks import BACKENDS, run_with_threads
@@ -209,6 +211,30 @@ def test_a_cancellation_kills_it(backend: str, tmp_path: Path) -> None:
 
     assert value_of(run_with_threads(backend, one.execute)) == "went on"
     assert one.steps()["spin.1"].outcome == "abandoned"
+    until(lambda: not is_alive(child_of(tmp_path)), "the child lives on")
+
+
+@backends
+def test_a_cancelled_run_kills_it(backend: str, tmp_path: Path) -> None:
+    """Its call is recorded as cancelled, and the run with it."""
+
+    async def w() -> None:
+        await crunching.spin.call(str(tmp_path))
+
+    one = Run(a_workflow(w))
+
+    async def meanwhile(execution: Execution) -> None:
+        await anyio.to_thread.run_sync(child_of, tmp_path)
+        execution.cancelling.ask(one.put_cancel())
+
+    async def main() -> None:
+        closing = await one.execute(meanwhile=meanwhile)
+        assert isinstance(closing, Finished)
+        assert closing.cancelled
+
+    run_with_threads(backend, main)
+
+    assert one.steps()["spin.1"].outcome == "cancelled"
     until(lambda: not is_alive(child_of(tmp_path)), "the child lives on")
 
 

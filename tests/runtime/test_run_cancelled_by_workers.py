@@ -8,15 +8,17 @@ from typing import Any
 import anyio
 import pytest
 
+from durable import current, sleep
 from durable.client import Handle
 from durable.client.handles import recorded
 from durable.concurrency import gather
 from durable.decorators import step, workflow
 from durable.errors import NeedsAttention, NotFound, RunCancelled
 from durable.protocol import names
+from durable.protocol.retries import Retry
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, virtual
-from tests.runtime.world import DiesAt, World, world
+from tests.runtime.world import DiesAt, Process, World, world
 
 pytestmark = pytest.mark.anyio
 
@@ -394,3 +396,69 @@ async def test_whatever_call_its_worker_dies_at(applied: bool) -> None:
         (("undo/cancel-test%20noted.1", "value"),),
         (),
     }
+
+
+# -- being stopped is not being cancelled ---------------------------------------------------------
+
+
+@step(name="cancel-test flaky", retry=Retry(attempts=3, first=4, factor=1, jitter=False))
+async def flaky(name: str) -> str:
+    bodies[name] += 1
+    await anyio.sleep(1)
+    if current().attempt == 1:
+        raise ConnectionError("once")
+    return name
+
+
+@workflow(name="cancel-test mixed")
+async def mixed() -> str:
+    first = await noted("a")
+    second = await flaky("b")
+    await sleep(3)
+    return first + second + await noted("c")
+
+
+async def stopped(at: int, kind: Any) -> int:
+    """Stop the first worker at its `at`th store call about the run; how many such calls it made."""
+    bodies.clear()
+    count = 0
+    first: list[Process] = []
+
+    def fault(call: Call) -> Fault | None:
+        nonlocal count
+        if not any(part in call.name for part in ("runs/", "live/", "history/")):
+            return None
+        count += 1
+        if count != at:
+            return None
+        first[0].worker.stop()
+        return Fault(kind, seconds=1)
+
+    async with world() as w:
+        first.append(await w.process(faults=fault, grace=0.0))
+        handle = await started(w, "x", mixed)
+        over = names.result("x", handle.instance)
+        await w.until(lambda: first[0].gone.is_set() or over in w.there())
+        await w.process()
+
+        assert await w.result("x") == "abc"
+        facts = await w.facts("x")
+        assert {step.outcome for step in facts.steps} == {"value"}
+        assert [attempt.failure.message for attempt in facts.attempts] == ["once"]
+        before = await recorded(handle)
+        await anyio.sleep(60)
+        assert await recorded(handle) == before
+    return count
+
+
+@pytest.mark.parametrize("kind", ["delayed", "slow_reply"])
+async def test_stopped_at_every_store_call(kind: Any) -> None:
+    """A worker that is told to stop, wherever, records no outcome of what it cuts off (P6).
+
+    So the next one goes on, and the run completes as if nothing had been.
+    """
+    calls = await stopped(0, kind)
+    assert calls > 10
+
+    for at in range(1, calls + 1):
+        await stopped(at, kind)
