@@ -28,8 +28,9 @@ from durable.decorators import step, workflow
 from durable.errors import RunCancelled
 from durable.protocol import names, records
 from durable.protocol.journal import seen as seen_of
-from durable.protocol.records import Cancel, Epoch, Start, Step
+from durable.protocol.records import Cancel, Epoch, Start, Step, Undo
 from durable.protocol.retries import Retry
+from durable.runtime import undoing
 from durable.runtime.closing import Closing, Finished, LateRecord, Stopped
 from durable.runtime.execution import Execution
 from durable.runtime.facts import Facts, load
@@ -168,7 +169,7 @@ class Vocabulary:
     def words(self) -> dict[str, Any]:
         return {
             "anyio": anyio, "asyncio": asyncio, "RunCancelled": RunCancelled,
-            "s": STEPS["s"], "f": STEPS["f"], "r": STEPS["r"],
+            "s": STEPS["s"], "f": STEPS["f"], "r": STEPS["r"], "u": STEPS["u"],
             "note": self.note, "through": through, "log": self.log, "seen": self.seen,
             "pick": self.pick, "names": described, "leaves": leaves, "sub": sub,
             "gather": durable.gather, "dmap": durable.map,
@@ -255,7 +256,22 @@ async def _r(i: int) -> str:
     return f"r{i}"
 
 
-STEPS = {"s": _s, "f": _f, "r": _r}
+async def _give_back(i: int, *, result: str | None) -> str:
+    await _body()
+    if i % 5 == 0:
+        raise ValueError(f"kept {i}")
+    return f"undone {result}"
+
+
+@step(name="u", undo=_give_back)
+async def _u(i: int) -> str:
+    await _body()
+    return f"u{i}"
+
+
+_NOTHING = Step("", "", "abandoned", 0, 0, "", 0.0)
+
+STEPS = {"s": _s, "f": _f, "r": _r, "u": _u}
 
 
 # -- a line of owners ----------------------------------------------------------------------------
@@ -419,6 +435,7 @@ class Line:
             ),
             definition=definition, run_id=RUN, instance="i", epoch=seen.epoch,
             journal=facts.journal(), args=(), kwargs={}, cancel=facts.cancel,
+            undos=undoing.by_path(facts.undos),
         )  # fmt: skip
         execution.seen = seen
         seen.is_open = lambda: execution.closing is None
@@ -447,11 +464,33 @@ class Line:
                     raise Broken(f"{path} was {self.values[path]} and {outcome}")
                 if path not in stored:
                     raise Broken(f"{path} was handed over unrecorded")
+        self._check_undone(stored)
         longest: list[Any] = []
         for seen in sorted(self.executions, key=lambda s: len(s.log)):
             if seen.log[: len(longest)] != longest:
                 raise Broken(f"two executions parted:\n    {longest}\n    {seen.log}")
             longest = seen.log
+
+    def _check_undone(self, stored: dict[str, Step]) -> None:
+        """What was done by a run that did not complete was undone, what was done last first."""
+        final = self.executions[-1].closing
+        undone = [path for path in stored if path.startswith("undo/")]
+        if isinstance(final, Finished) and final.failure is None:
+            if undone:
+                raise Broken(f"a run that completed undid {undone}")
+            return
+        for path, done in stored.items():
+            if done.name == "u" and done.outcome == "value" and f"undo/{path}" not in stored:
+                raise Broken(f"{path} was not undone")
+        undone = [path for path in undone if stored.get(path[5:], _NOTHING).outcome == "value"]
+        by_turn = sorted((stored[path] for path in undone), key=lambda s: (s.epoch, s.n))
+        prefix = names.instance_folder(RUN, "i") + "undo/"
+        found = [self.bucket.read(item.name) for item in self.bucket.list(prefix, None).items]
+        undos = [msgspec.json.decode(u.body or b"", type=Undo) for u in found if u is not None]
+        place = {f"undo/{u.path}": (u.epoch, u.n) for u in undos}
+        turns = [place[step.path] for step in by_turn]
+        if turns != sorted(turns, reverse=True):
+            raise Broken(f"undone in another order than done backwards: {turns}")
 
     def _stored(self) -> dict[str, Step]:
         prefix = names.instance_folder(RUN, "i") + "steps/"

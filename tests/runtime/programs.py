@@ -7,6 +7,7 @@ which arguments.
 The words it is written in (see `Vocabulary` in harness.py):
 
     s(i, ...)   a step that succeeds        f(i)  one that fails        r(i)  fails, then succeeds
+    u(i)        one that is undone unless the run completes
     note(x)     awaits x, logs what came    log(x), seen(), pick(n)     the log, read and written
     gather, dmap   durable.gather, durable.map
 """
@@ -58,7 +59,7 @@ class Writer:
         """A durable call, not awaited."""
         self.budget -= 1
         i = self.name("")
-        kind = self.chance.choice("sssssffr")
+        kind = self.chance.choice("sssuuffr" if self.cancelled else "sssssffr")
         if kind == "s" and self.chance.random() < 0.3:
             return f"s({i}, seen())"
         return f"{kind}({i})"

@@ -7,11 +7,13 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec import Raw
 
 import durable
 from durable.decorators import step, workflow
 from durable.errors import InvalidArguments, InvalidDefinition, RunCancelled
-from durable.protocol import names
+from durable.protocol import names, records
+from durable.protocol.records import Undo
 from durable.protocol.retries import Retry
 from durable.runtime.closing import Closing, Finished
 from durable.runtime.execution import Execution
@@ -546,6 +548,31 @@ def test_a_run_whose_time_is_over_is_undone(backend: str) -> None:
     run(backend, main)
 
 
+@backends
+def test_a_registration_that_landed_late_keeps_its_place(backend: str) -> None:
+    """A dead owner's says when the step was begun; every later owner goes by it."""
+
+    async def w() -> None:
+        await book("a")
+        await book("b")
+        await fail("sold out")
+
+    paths = [f"saga-test%20book.{i}" for i in (1, 2)]
+    one = Run(a_workflow(w))
+
+    def lands_now(call: Call) -> None:
+        late = names.undo(RUN, INSTANCE, paths[1])
+        if call.verb == "create" and call.name == late and call.nth == 1:
+            undo = Undo(paths[1], "saga-test book", Raw(b'{"args":["b"]}'), 0, 7, "late", 0.0)
+            one.bucket.create(late, records.encode(undo), {"nonce": "late"}, True)
+
+    one.faults = lands_now
+
+    run(backend, one.execute)
+
+    assert did[2:] == [("give back", "a", 1, "key a"), ("give back", "b", 1, "key b")]
+
+
 # -- crashes --------------------------------------------------------------------------------------
 
 
@@ -603,7 +630,7 @@ async def test_a_worker_that_does_not_know_the_step(caplog: Any) -> None:
         undo = facts.undos[0]
         name = names.undo("r", facts.start.instance, "gone.1")
         gone = type(undo)("gone.1", "saga-test gone", undo.input, 1, 9, "n", 0.0)
-        await w.store.create(name, durable.protocol.records.encode(gone), nonce="n")
+        await w.store.create(name, records.encode(gone), nonce="n")
         await w.process()
 
         assert await w.result("r") == "sold out"

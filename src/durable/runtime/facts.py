@@ -133,6 +133,15 @@ def decode_result(stored: Stored) -> Result:
     return _decode(stored, _result.decode)
 
 
+def decode_undo(stored: Stored) -> Undo:
+    """The registration of a step that is to be undone.
+
+    Raises:
+        CorruptFact: it is not one.
+    """
+    return _decode(stored, _undo.decode)
+
+
 def decode_wait(stored: Stored) -> Wait:
     """The claim of a wait.
 
@@ -209,7 +218,7 @@ def _add(facts: Facts, run: str, stored: Stored) -> None:
         case "starts":
             facts.begins.append(_decode(stored, _begin.decode))
         case "undo":
-            facts.undos.append(_decode(stored, _undo.decode))
+            facts.undos.append(decode_undo(stored))
         case "epochs":
             facts.epochs.append(_decode(stored, _epoch.decode))
         case "cancel":

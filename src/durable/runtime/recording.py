@@ -20,7 +20,7 @@ from durable.protocol.records import Attempt, Begin, Outcome, Slept, Step, Take,
 from durable.runtime.calls import Call
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.closing import Attention, LateRecord, Stopped
-from durable.runtime.facts import CorruptFact, decode_wait
+from durable.runtime.facts import CorruptFact, decode_undo, decode_wait
 from durable.runtime.gate import Gate
 from durable.runtime.ownership import Ownership
 from durable.runtime.scopes import Scope
@@ -233,8 +233,15 @@ class Recorder:
     async def _create_undo(self, undo: Undo) -> None:
         owner = self.ownership
         name = names.undo(owner.run_id, owner.instance, undo.path)
-        # A refusal means that a dead owner's registration of this step landed late: it counts.
-        await self.around.store.create(name, records.encode(undo), nonce=undo.nonce)
+        written = await self.around.store.create(name, records.encode(undo), nonce=undo.nonce)
+        if isinstance(written, Refused) and written.current is not None:
+            # A dead owner's registration of this step landed late: its place counts.
+            try:
+                there = decode_undo(written.current)
+            except CorruptFact as e:
+                self.gate.close(Attention("corrupt", f"run {owner.run_id!r}: {e}", path=undo.path))
+            else:
+                undo.epoch, undo.n = there.epoch, there.n
 
     async def _write(
         self, create: Callable[[Record], Awaitable[None]], record: Record, branch: Scope

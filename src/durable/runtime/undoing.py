@@ -62,8 +62,9 @@ class Undoing:
         if call.path not in self.registered:
             self._issued += 1
             undo = self.recorder.undo(call, msgspec.Raw(call.stored), self._issued)
-            await self.recorder.write_undo(undo, branch)
+            # Known before it is written: a decision that closes the branch may leave it half-way.
             self.registered[call.path] = undo
+            await self.recorder.write_undo(undo, branch)
 
     def came_to(self, step: Step) -> None:
         """The outcome of a call, registered or not."""
