@@ -15,8 +15,8 @@ import anyio.to_thread
 import pytest
 
 from durable.errors import StoreError
+from durable.loops import io_thread, settled
 from durable.store.gcs import GcsBackend, Place
-from durable.store.gcs.loops import io_thread, settled
 from durable.testing.gcs import Fault, Handle
 from tests.commands import environment
 from tests.gcs_store.conftest import BUCKET

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import monotonic
+from time import sleep as pause  # it blocks the event loop, which is the point
 from typing import Any
 
 import anyio
@@ -11,11 +14,15 @@ import pytest
 from durable.client import Client
 from durable.errors import LeaseLost, LeaseRefused, LeaseTaken
 from durable.leases import Refuse, Taken
-from durable.store.memory import Fault
+from durable.protocol.leases import Terms
+from durable.store import Store
+from durable.store.memory import Bucket, Fault, MemoryBackend
 from tests.primitives.world import HOUR, World, lease
-from tests.runtime.clocks import BACKENDS, virtual
+from tests.runtime.clocks import BACKENDS, SECONDS_MAX, virtual
 
 TTL = 20.0
+BRIEF = Terms.tight(ttl=1.2, margin=0.2)  # taken by others after 1.4 s
+RENEWALS = 5  # of it, one every 0.4 s
 
 pytestmark = pytest.mark.anyio
 
@@ -261,3 +268,44 @@ async def _renew(held: Any) -> None:
         await held.renew()
     except LeaseLost:
         await anyio.sleep(60)  # the block is cancelled by the loss, not by this error
+
+
+# -- a body that blocks its event loop -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_body_that_blocks_its_event_loop_loses_nothing() -> None:
+    """It is renewed in a thread, for longer than it would last by itself."""
+    bucket = Bucket()
+    async with Client(Store(MemoryBackend(bucket))) as client:
+        async with client.hold("job", ttl=BRIEF) as held:
+            blocked_until(lambda: bucket.calls["replace"] >= RENEWALS)
+            taken = await client.lease("job")
+
+            assert held.held
+        assert not taken
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_its_loss_reaches_a_body_that_blocked_its_event_loop() -> None:
+    """Known in the thread at once, it cancels the body as soon as its event loop runs again."""
+    bucket = Bucket()
+
+    async def block(client: Client) -> None:
+        async with client.hold("job", ttl=BRIEF) as held:
+            with bucket.lock:
+                bucket.drop("leases/job")
+            blocked_until(lambda: bool(held.lost))
+            await anyio.sleep(60)
+
+    async with Client(Store(MemoryBackend(bucket))) as client:
+        with pytest.raises(LeaseLost, match="deleted"):
+            await block(client)
+
+
+def blocked_until(true: Callable[[], bool]) -> None:
+    """Keep the event loop from running until something has happened in another thread."""
+    began = monotonic()
+    while not true():
+        assert monotonic() - began < SECONDS_MAX
+        pause(0.01)

@@ -12,6 +12,7 @@ import msgspec
 from durable.client import Client
 from durable.leases import Lease
 from durable.protocol.primitives import LeaseRecord
+from durable.runtime.identity import Options
 from durable.store import REMOTE_PACE, Store
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend, Verb
 from durable.testing.virtual import virtual_bucket, virtual_system
@@ -54,7 +55,8 @@ class World:
         system = replace(system, boot=lambda: anyio.current_time() + process.slept)
         backend = MemoryBackend(self.bucket, faults=process.decide)
         backend.pace = REMOTE_PACE  # the promised times are those of a bucket
-        async with Client(Store(backend, system=system, patience=patience)) as client:
+        store = Store(backend, system=system, patience=patience)
+        async with Client(store, options=Options(renew_in_thread=False)) as client:
             process.client = client
             yield process
 

@@ -81,14 +81,16 @@ class Client(Coordination, Repair):
     Args:
         store: where the runs are. Left open at the end.
         observe: told of the progress of runs that execute here, in the event loop.
-        options: of the worker that `run` uses; by default it has locks in the host's runtime
-            folder and the version of the code that defines the workflows.
+        options: of the worker that `run` uses, which by default has locks in the host's runtime
+            folder and the version of the code that defines the workflows; and whether leases
+            are renewed in a thread.
     """
 
     def __init__(
         self, store: Store, *, observe: Observer = _ignore, options: Options | None = None
     ) -> None:
-        super().__init__(store, lambda: self._tasks)
+        in_thread = options is None or options.renew_in_thread
+        super().__init__(store, lambda: self._tasks, renew_in_thread=in_thread)
         self._observe = observe
         self._options = options
         self._schedules = Schedules(store, self._code_version)

@@ -32,9 +32,16 @@ class Coordination:
     Args:
         store: where it is.
         tasks: gives the open client's task group; None while it is closed.
+        renew_in_thread: False keeps leases in that group, for tests on a virtual clock.
     """
 
-    def __init__(self, store: Store, tasks: Callable[[], anyio.abc.TaskGroup | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        tasks: Callable[[], anyio.abc.TaskGroup | None],
+        *,
+        renew_in_thread: bool = True,
+    ) -> None:
         self.store = store
 
         def open_tasks() -> anyio.abc.TaskGroup:
@@ -46,7 +53,7 @@ class Coordination:
                 )
             return found
 
-        self._holder = LeaseHolder(store, open_tasks)
+        self._holder = LeaseHolder(store, open_tasks, in_thread=renew_in_thread)
         self._claims = Catalog(store, CLAIMS, claims.of_stored)
         self._docs = Catalog(store, DOCS, documents.of_stored)
         self._leases = Leases(store, self._holder)

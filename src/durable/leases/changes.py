@@ -93,11 +93,18 @@ def by_function(fn: Callable[[bytes], bytes]) -> Apply:
 
 
 def compose(
-    record: LeaseRecord, own: bytes, changes: Iterable[Change], *, nonce: str, boot: str
+    record: LeaseRecord,
+    own: bytes,
+    changes: Iterable[Change],
+    *,
+    nonce: str,
+    boot: str,
+    fail: Callable[[Change, Exception], None],
 ) -> Composed:
     """All changes, one after the other, on what stands in the store.
 
-    A change that fails is settled with its error and left out.
+    Args:
+        fail: told of a change that raises, and of its error; it is left out.
     """
     view = View(bytes(record.state), own)
     carried: list[Change] = []
@@ -106,7 +113,7 @@ def compose(
         try:
             view = change.apply(view)
         except Exception as e:  # noqa: BLE001  # a user's function may raise anything
-            change.settle(e)
+            fail(change, e)
             continue
         carried.append(change)
         end = change.end or end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -16,6 +17,7 @@ from durable.leases import entries
 from durable.leases.entries import Refuse, Taken
 from durable.leases.lease import Lease
 from durable.leases.upkeep import Upkeep
+from durable.loops import io_thread
 from durable.protocol import primitives, records
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import KEEP, LEASES, LeaseRecord
@@ -35,13 +37,17 @@ class LeaseHolder:
 
     Args:
         store: where they are.
-        tasks: gives the task group in which leases are kept; raises UsageError where there is
-            none.
+        tasks: gives the task group of the open client; raises UsageError where there is none.
+        in_thread: keep leases in a thread, where no code of this event loop can block their
+            renewal; else in the task group, for tests on a virtual clock.
     """
 
-    def __init__(self, store: Store, tasks: Callable[[], anyio.abc.TaskGroup]) -> None:
+    def __init__(
+        self, store: Store, tasks: Callable[[], anyio.abc.TaskGroup], *, in_thread: bool = True
+    ) -> None:
         self._store = store
         self._tasks = tasks
+        self._in_thread = in_thread
         self._kept: set[Upkeep] = set()
 
     def close(self) -> None:
@@ -118,6 +124,8 @@ class LeaseHolder:
         upkeep = lease._upkeep
         scope = anyio.CancelScope()
         upkeep.on_lost = scope.cancel
+        if upkeep.lost:  # meanwhile
+            scope.cancel()
         try:
             with scope:
                 yield lease
@@ -195,7 +203,11 @@ class LeaseHolder:
             upkeep = self._upkeep_of(there, record, since=sent, renewing=renew)
             if upkeep is not None and upkeep.held:
                 self._kept.add(upkeep)
-                tasks.start_soon(self._keep, upkeep)
+                keep = partial(self._keep, upkeep)
+                if self._in_thread:
+                    io_thread().start(keep)
+                else:
+                    tasks.start_soon(keep)
                 return Lease(upkeep, token)
             stored = there
             await contention.lost()

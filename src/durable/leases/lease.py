@@ -96,7 +96,8 @@ class Lease:
 
         Args:
             fn: takes the state, others' writes included, and returns the new one. It may be
-                called more than once, so it must do nothing else. What it raises is raised here.
+                called more than once, and in another thread, so it must do nothing else. What
+                it raises is raised here.
 
         Raises:
             InvalidArguments: what it returned cannot be stored.

@@ -8,17 +8,26 @@ learn whether anybody has taken its place meanwhile.
 
 What a refused write finds there may also be ours and changed: somebody else has written into the
 state. Then the changes are applied again, on top of that.
+
+It runs in a thread of its own kind (`durable.loops.io_thread`), so that a lease is renewed while
+code blocks the holder's event loop; on a virtual clock it is a task of that loop. The two sides
+share little: the list of pending changes, under a lock, and facts that are set at once. Each runs
+callbacks in the other's event loop and never waits for it.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import anyio
 
 from durable import catalog
 from durable.errors import LeaseLost, StoreRefused, UsageError
 from durable.leases.changes import Change, Composed, End, compose
+from durable.loops import caller
 from durable.protocol import leases, primitives, records
 from durable.protocol.leases import Terms
 from durable.protocol.primitives import LEASES, LeaseRecord
@@ -29,7 +38,7 @@ _SLEEP_MIN = 0.001  # seconds; a shorter one may not move a clock that floats
 
 
 class Upkeep:
-    """Keeps one lease from its acquisition to its end. Everything happens in one event loop.
+    """Keeps one lease from its acquisition to its end. Made in the event loop of its holder.
 
     Args:
         store: where the lease is; its patience does not count here, the lease's deadline does.
@@ -45,7 +54,7 @@ class Upkeep:
         deadline: until when it is trusted, on the boot clock.
         lost: why it was lost; empty if it was not.
         ended: how the holder let go of it; empty if it has not.
-        on_lost: called when it is lost.
+        on_lost: called in the holder's event loop when it is lost.
     """
 
     def __init__(
@@ -72,9 +81,13 @@ class Upkeep:
         self._renewing = renewing
         self._since = since
         self._paced = self._system.boot() + store.pace.write
+        self._lock = threading.Lock()
         self._pending: list[Change] = []
-        self._wake = anyio.Event()
-        self._scope = anyio.CancelScope(shield=True)
+        self._tell = caller()
+        self._tell_renewal: Callable[[Callable[[], object]], bool] | None = None
+        self._halted = False
+        self._wake: anyio.Event
+        self._scope: anyio.CancelScope | None = None
         self.deadline = leases.trusted_until(since, self._terms)
 
     # -- for the holder --------------------------------------------------------------------------
@@ -108,40 +121,56 @@ class Upkeep:
             LeaseLost: the lease is over.
             Exception: what the change itself raised.
         """
-        if self.over:
-            raise self.gone()
-        self._pending.append(change)
-        self._nudge()
+        with self._lock:
+            if self.over:
+                raise self.gone()
+            self._pending.append(change)
+        self._call_renewal(self._nudge)
         try:
             await change.done.wait()
         finally:
-            if change in self._pending:
+            with self._lock, suppress(ValueError):
                 self._pending.remove(change)
         if change.error is not None:
             raise change.error
 
     def stop(self) -> None:
         """Write nothing more; unless it was let go of, the lease runs out."""
-        if not self.over:
-            self.lost = "its upkeep was stopped"
-        self._scope.cancel()
+        with self._lock:
+            if not self.over:
+                self.lost = "its upkeep was stopped"
+        self._halted = True
+        self._call_renewal(self._cut)
 
-    # -- the task --------------------------------------------------------------------------------
+    def _cut(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _call_renewal(self, callback: Callable[[], object]) -> None:
+        if self._tell_renewal is not None:  # else it looks at everything when it begins
+            self._tell_renewal(callback)
+
+    # -- the renewal -------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Until the lease is over, or `stop`. No cancellation from around it ends it."""
+        self._wake, self._tell_renewal = anyio.Event(), caller()
         try:
-            with self._scope:
+            with anyio.CancelScope(shield=True) as self._scope:
+                if self._halted:  # `stop` sets before it looks, this looks after it has set
+                    self._scope.cancel()
                 while not self.over:
                     await self._until_due()
                     await self._write_pending()
         except Exception as e:  # noqa: BLE001  # whoever waits is told, whatever it is
             self._lose(f"its renewal failed: {e!r}")
         finally:
-            if not self.over:
-                self.lost = "its upkeep was cancelled"
-            for change in self._pending:
-                change.settle(self.gone())
+            with self._lock:  # from here on nobody adds to them
+                if not self.over:
+                    self.lost = "its upkeep was cancelled"
+                left, self._pending = self._pending, []
+            for change in left:
+                self._settle(change, self.gone())
 
     async def _until_due(self) -> None:
         tick = self._terms.period / _TICKS_PER_PERIOD
@@ -149,6 +178,9 @@ class Upkeep:
             wake = self._wake
             with anyio.move_on_after(max(_SLEEP_MIN, min(left, tick))):
                 await wake.wait()
+            if not self._tell(_nothing):
+                self._lose("the event loop of its holder has ended")
+                return
 
     def _due(self) -> float:
         """When the next write is to be sent, on the boot clock."""
@@ -163,7 +195,8 @@ class Upkeep:
         self._wake = anyio.Event()
 
     async def _write_pending(self) -> None:
-        changes, self._pending = self._pending, []
+        with self._lock:
+            changes, self._pending = self._pending, []
         write = _Write(self._compose(changes), self._system.boot())
         try:
             while not await self._try(write):
@@ -173,7 +206,7 @@ class Upkeep:
             if not write.written:
                 error = self.gone() if self.over else LeaseLost("its upkeep was cancelled")
                 for change in write.composed.changes:
-                    change.settle(error)
+                    self._settle(change, error)
 
     async def _try(self, write: _Write) -> bool:
         """One bounded try. True: written and known; False: again, unless it is lost now."""
@@ -239,11 +272,17 @@ class Upkeep:
         self.ended = write.composed.end
         self._paced = self._system.boot() + self._store.pace.write
         for change in write.composed.changes:
-            change.settle()
+            self._settle(change)
+
+    def _settle(self, change: Change, error: Exception | None = None) -> None:
+        self._tell(partial(change.settle, error))
 
     def _compose(self, changes: list[Change]) -> Composed:
         nonce = self._system.token()
-        return compose(self.record, self._own, changes, nonce=nonce, boot=self._store.backend.boot)
+        return compose(
+            self.record, self._own, changes, nonce=nonce, boot=self._store.backend.boot,
+            fail=self._settle,
+        )  # fmt: skip
 
     def _ours(self, current: Stored | None) -> LeaseRecord | None:
         """The record there, if it is still that of this holder."""
@@ -267,6 +306,9 @@ class Upkeep:
         if self.over:
             return
         self.lost = reason  # nothing is trusted from here on
+        self._tell(self._report)
+
+    def _report(self) -> None:
         self.on_lost()
 
 
@@ -281,6 +323,10 @@ class _Write:
     @property
     def nonce(self) -> str:
         return self.composed.record.nonce
+
+
+def _nothing() -> None:
+    """A sign of life."""
 
 
 def _what_happened(current: Stored | None) -> str:

@@ -10,6 +10,7 @@ import anyio
 
 from durable.client import Client, Handle
 from durable.decorators import WorkflowFunction
+from durable.runtime.identity import Options
 from durable.store import Store
 
 P = ParamSpec("P")
@@ -47,7 +48,7 @@ class TestClient(Client):
     __test__ = False
 
     def __init__(self, store: Store, news: News) -> None:
-        super().__init__(store)
+        super().__init__(store, options=Options(renew_in_thread=False))
         self._news = news
 
     async def run(

@@ -7,7 +7,6 @@ when the answer is lost is decided above, in `durable.store.Store` (promise P8).
     wire      an upload as bytes, a resource as an object; small bodies ride in the metadata
     answers   from status codes to refused, unavailable or a definite no
     http      one request on this event loop's own connections
-    loops     event loops: their end, other threads, and an asyncio loop for trio
     tokens    Google's credentials, fetched and refreshed in threads
     clock     the store's time, from what its answers say
     backend   the five verbs

@@ -26,9 +26,9 @@ import anyio.lowlevel
 from yarl import URL
 
 from durable.errors import StoreRefused
+from durable.loops import io_thread, native_loop, runs_asyncio
 from durable.store.gcs.answers import Answer, silence
 from durable.store.gcs.clock import StoreClock
-from durable.store.gcs.loops import io_thread, native_loop, runs_asyncio
 from durable.store.gcs.place import Place
 from durable.store.gcs.tokens import Tokens
 from durable.system import System

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from durable.errors import StoreError, StoreRefused, StoreUnavailable
-from durable.store.gcs.loops import settled
+from durable.loops import settled
 from durable.system import System
 
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"

@@ -78,7 +78,10 @@ class Reply(Generic[T]):
 
 
 class SimulatedClient(Client):
-    """A client whose code version is not read from files."""
+    """A client whose code version is not read from files, and which has no threads."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, options=Options(renew_in_thread=False))
 
     def _code_version(self) -> str:
         self._workflows.update(workflows())

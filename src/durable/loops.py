@@ -1,7 +1,8 @@
-"""Event loops and threads: being woken from another thread, and an asyncio loop for trio.
+"""Event loops and threads: being woken from another thread, and one thread with a loop of its own.
 
 aiohttp runs on asyncio only. Where trio runs, requests are made in one thread of this process
-that runs an asyncio event loop, and a cancellation in trio cancels the request there.
+that runs an asyncio event loop, and a cancellation in trio cancels the request there. Leases are
+kept in it, too, so that they are renewed while other event loops are blocked.
 """
 
 from __future__ import annotations
@@ -48,6 +49,28 @@ async def settled(future: Future[T]) -> T:
     return future.result()
 
 
+def caller() -> Callable[[Callable[[], object]], bool]:
+    """A function that any thread may use to run a callback in this event loop, soon.
+
+    It returns False if the loop has ended, and nothing is run.
+    """
+    native = native_loop()
+    if runs_asyncio(native):
+        # In the other side's context anyio would take this event loop for the other side's.
+        soon = partial(native.call_soon_threadsafe, context=copy_context())
+    else:
+        soon = native.run_sync_soon
+
+    def call(callback: Callable[[], object]) -> bool:
+        try:
+            soon(callback)
+        except RuntimeError:  # how both asyncio and trio say that the loop is closed
+            return False
+        return True
+
+    return call
+
+
 class _IoThread:
     """A thread with an asyncio event loop that does what other event loops ask of it.
 
@@ -62,7 +85,7 @@ class _IoThread:
         self._tasks: anyio.abc.TaskGroup
         threading.Thread(
             target=partial(anyio.run, self._main, backend="asyncio"),
-            name="durable: requests of trio",
+            name="durable: requests of trio, renewals of leases",
             daemon=True,  # nothing in it needs to be finished when the process ends
         ).start()
         self._ready.wait()
@@ -75,6 +98,10 @@ class _IoThread:
             return await settled(future)
         finally:
             future.cancel()  # no effect once it is settled
+
+    def start(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Begin it there and do not wait for it. It must not raise."""
+        self._soon(self._tasks.start_soon, work)
 
     async def _main(self) -> None:
         self.loop = loop = native_loop()
