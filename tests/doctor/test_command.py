@@ -33,7 +33,7 @@ def test_doctor_prints_one_document(cli: Cli) -> None:
     assert done.code == 0
     assert done.document.keys() == {"store", "ok", "findings", "latency", "clock_offset"}
     assert (done.document["store"], done.document["ok"]) == ("memory:document", True)
-    assert [one["check"] for one in done.document["findings"]] == TRIED
+    assert [one["check"] for one in done.document["findings"]] == [*TRIED, "unserved"]
     assert all(one.keys() == set(Finding.__struct_fields__) for one in done.document["findings"])
     assert done.document["latency"]["create"].keys() == {"p50_ms", "p99_ms"}
 
@@ -99,3 +99,22 @@ def test_nothing_of_google_is_needed_elsewhere(tmp_path: Path) -> None:
     )
 
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_doctor_repairs_runs(cli: Cli) -> None:
+    """With --runs the facts are walked; with --repair what is wrong is put right."""
+    done = cli("doctor", "--repair", "--json")
+
+    assert done.code == 0
+    (runs,) = [one for one in done.document["findings"] if one["check"] == "runs"]
+    assert runs["found"] == "0 runs; hints and facts agree"
+
+
+def test_doctor_of_a_bucket_tells_roles_and_costs(cli: Cli, server: Handle) -> None:
+    """Who the account can be, and the estimated bill of a month."""
+    cli("init", "gs://durable-roles/here")
+
+    found = cli("doctor", "gs://durable-roles/here", "--json").document["findings"]
+    checks = {one["check"] for one in found}
+
+    assert {"roles", "cost", "unserved"} <= checks

@@ -11,7 +11,8 @@ import anyio
 
 from durable.cli import exits, output
 from durable.configuration import settings
-from durable.doctor import Report, examine
+from durable.doctor import Report, RunsExamination, examine, roles
+from durable.doctor.load import look_at_load
 from durable.errors import UsageError
 from durable.store.opening import open_store, parse_url
 
@@ -23,8 +24,7 @@ PATIENCE = 15.0  # seconds for which one call that is not answered is repeated
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Try the store and print what was found."""
-    url = _url(arguments)
-    report = anyio.run(_examine, url, _place(url))
+    report = anyio.run(_examine_all, arguments, _url(arguments))
     if arguments.json:
         output.document(_document(report))
     else:
@@ -61,6 +61,24 @@ def _prepare(
         raise UsageError(f"--location and --project are of buckets, and {url} is none")
     location = parse_url(url)  # opening a file makes it
     return location.kind == "sqlite" and not Path(location.place).exists(), []
+
+
+async def _examine_all(arguments: argparse.Namespace, url: str) -> Report:
+    """The store, who may do what with it, and what is going on in it."""
+    place = _place(url)
+    report = await _examine(url, place)
+    if place is not None:
+        report.findings.append(roles.judge(report.findings))
+    if report.refused:
+        return report
+    store = open_store(url, patience=PATIENCE)
+    try:
+        report.findings += await look_at_load(store, billed=place is not None)
+        if arguments.runs or arguments.repair:
+            report.findings += await RunsExamination(store, repair=arguments.repair).findings()
+    finally:
+        await store.aclose()
+    return report
 
 
 async def _examine(url: str, place: Place | None) -> Report:

@@ -283,6 +283,10 @@ def _schedule_to_create(parser: _Parser) -> None:
 def _doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(commands, "doctor", "doctoring", "try whether the store can be trusted")
     _url(parser)
+    parser.add_argument(
+        "--runs", action="store_true", help="also whether hints match what runs record; walks all"
+    )
+    parser.add_argument("--repair", action="store_true", help="the same, and puts it right")
 
 
 def _init(commands: argparse._SubParsersAction[_Parser]) -> None:

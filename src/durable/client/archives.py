@@ -15,6 +15,7 @@ from durable.client import reading
 from durable.errors import Conflict, UsageError
 from durable.protocol import moments, names, records
 from durable.protocol.records import History, Result, Start
+from durable.protocol.singletons import ending
 from durable.store import Refused, Store
 from durable.store.memory import MemoryBackend
 from durable.system import System
@@ -122,10 +123,7 @@ async def write(store: Store, archive: Archive) -> None:
         raise _taken(run)
     result = archive.result
     if result is not None:
-        entry = History(
-            run=run, instance=start.instance, workflow=start.workflow, status=result.status,
-            started=start.created, ended=result.time, nonce=start.nonce, tags=start.tags,
-        )  # fmt: skip
+        entry = History.of(run, start, result, why=ending(result), nonce=start.nonce)
         name = names.history(moments.stamp(result.time), run)
         await store.create(name, records.encode(entry), nonce=entry.nonce)
 

@@ -396,6 +396,14 @@ class History(msgspec.Struct, omit_defaults=True):
     tags: dict[str, str] = {}
     why: str = ""
 
+    @classmethod
+    def of(cls, run: str, start: Start, result: Result, *, why: str, nonce: str) -> History:
+        """The entry of a run that came to this result."""
+        return cls(
+            run=run, instance=start.instance, workflow=start.workflow, status=result.status,
+            started=start.created, ended=result.time, nonce=nonce, tags=start.tags, why=why,
+        )  # fmt: skip
+
 
 class LockRecord(msgspec.Struct, omit_defaults=True):
     """`locks/<key>`: a singleton's lock. Held by a run; free when that instance is over.

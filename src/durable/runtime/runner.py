@@ -314,11 +314,7 @@ class Runner:
         """What an ended run still owes; each part is idempotent and redone by whoever comes."""
         start, store = facts.start, self.around.store
         self.result = result
-        entry = History(
-            run=self.run, instance=start.instance, workflow=start.workflow, status=result.status,
-            started=start.created, ended=result.time, nonce=self._token(), tags=start.tags,
-            why=ending(result),
-        )  # fmt: skip
+        entry = History.of(self.run, start, result, why=ending(result), nonce=self._token())
         name = names.history(moments.stamp(result.time), self.run)
         await store.create(name, records.encode(entry), nonce=entry.nonce)
         if self.held.marker.flagged or not facts.fresh:

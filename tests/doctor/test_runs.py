@@ -1,0 +1,224 @@
+"""`doctor --runs`: hints that do not match facts are found, and put right."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from durable import step, workflow
+from durable.client import Client, purging
+from durable.doctor import Finding, RunsExamination
+from durable.doctor.load import look_at_load
+from durable.doctor.roles import judge
+from durable.doctor.runs import YOUNG
+from durable.errors import NotFound
+from durable.protocol import names, records
+from durable.protocol.records import Attention, Presence
+from durable.store import Store
+from durable.store.memory import Bucket, MemoryBackend
+
+pytestmark = pytest.mark.anyio
+
+
+@step(name="doctored.note")
+async def note(word: str) -> str:
+    return word
+
+
+@workflow(name="doctored")
+async def doctored(word: str) -> str:
+    return await note(word)
+
+
+@pytest.fixture
+def bucket() -> Bucket:
+    bucket = Bucket()
+    real, bucket.ahead = bucket.now, 0.0  # type: ignore[attr-defined]  # the test's own
+    bucket.now = lambda: real() + bucket.ahead  # type: ignore[attr-defined, method-assign]  # same
+    return bucket
+
+
+@pytest.fixture
+def store(bucket: Bucket) -> Store:
+    return Store(MemoryBackend(bucket))
+
+
+async def examined(store: Store, *, repair: bool = False) -> list[Finding]:
+    """What is found later than what was made just now could explain."""
+    store.backend.bucket.ahead += 2 * YOUNG  # type: ignore[attr-defined]  # a memory backend's
+    return await RunsExamination(store, repair=repair).findings()
+
+
+async def _drop(store: Store, prefix: str) -> None:
+    async for stored in store.list(prefix):
+        await store.delete(stored.name, stored.generation)
+
+
+async def test_a_store_in_order_is_ok(store: Store) -> None:
+    """Runs that are over, that wait and that were purged raise no question."""
+    async with Client(store) as client:
+        for run in ("over", "gone"):
+            await client.run(doctored.options(id=run), "a")
+        await client.start(doctored.options(id="waits"), "a")
+        await _drop(store, "live/default/" + names.run_hash("gone"))
+        await purging.purge(store, "gone")
+
+    (finding,) = await examined(store)
+
+    assert (finding.level, finding.found) == ("ok", "3 runs; hints and facts agree")
+
+
+async def test_a_run_that_nobody_would_look_at_is_woken(store: Store) -> None:
+    """Its starter died between the two writes; repaired, it is taken like any other."""
+    async with Client(store) as client:
+        handle = await client.start(doctored.options(id="x"), "a")
+        await _drop(store, "live/")
+
+        (found,) = await examined(store)
+        (repaired,) = await examined(store, repair=True)
+
+        assert (found.check, found.level, found.fix) == (
+            "lost", "warning", "durable doctor --runs --repair",
+        )  # fmt: skip
+        assert "x" in found.found
+        assert (repaired.level, "repaired" in repaired.found) == ("note", True)
+        assert [f.level for f in await examined(store)] == ["ok"]
+        assert str(await handle.status()) == "waiting"
+
+
+async def test_a_run_that_is_just_being_started_is_left_alone(store: Store, bucket: Bucket) -> None:
+    """What is young may be half of something that goes on."""
+    async with Client(store) as client:
+        await client.start(doctored.options(id="x"), "a")
+        await _drop(store, "live/")
+
+        assert [f.level for f in await RunsExamination(store, repair=True).findings()] == ["ok"]
+
+
+async def test_a_run_missing_in_the_history_is_listed_again(store: Store) -> None:
+    """Its worker died between the result and the history."""
+    async with Client(store) as client:
+        await client.run(doctored.options(id="x"), "a")
+        await _drop(store, "history/")
+
+        (found,) = await examined(store)
+        await examined(store, repair=True)
+
+        assert found.check == "unlisted"
+        assert [(run.id, run.status) async for run in client.list()] == [("x", "completed")]
+
+
+async def test_an_attention_hint_of_a_run_that_is_over_goes(store: Store) -> None:
+    """It would be shown for ever."""
+    async with Client(store) as client:
+        await client.run(doctored.options(id="x"), "a")
+        handle = await client.get("x")
+        hint = Attention("x", handle.instance, "doctored", "drift", "m", "n", store.now())
+        name = names.attention("default", "x")
+        await store.create(name, records.encode(hint), nonce="n")
+
+        (found,) = await examined(store)
+        await examined(store, repair=True)
+
+        assert found.check == "attention"
+        assert await store.read(name) is None
+
+
+async def test_a_purge_that_died_is_finished(store: Store) -> None:
+    """Objects behind a tombstone are removed."""
+    async with Client(store) as client:
+        await client.run(doctored.options(id="x"), "a")
+        await purging.purge(store, "x")
+        left = names.step("x", "abc", "note.1")
+        await store.create(left, b"{}", nonce="n")
+
+        (found,) = await examined(store)
+        await examined(store, repair=True)
+
+        assert found.check == "purge"
+        assert await store.read(left) is None
+        with pytest.raises(NotFound):
+            await client.get("x")
+
+
+async def test_a_folder_that_no_start_names_is_removed(store: Store) -> None:
+    """A retry that died before it pointed the id at its copy leaves one."""
+    async with Client(store) as client:
+        await client.run(doctored.options(id="x"), "a")
+        left = names.step("x", "abc", "note.1")
+        await store.create(left, b"{}", nonce="n")
+
+        (found,) = await examined(store)
+        await examined(store, repair=True)
+
+        assert found.check == "orphans"
+        assert await store.read(left) is None
+        assert await (await client.get("x")).result() == "a"
+
+
+async def test_a_damaged_run_is_named_and_not_touched(store: Store) -> None:
+    """A human decides."""
+    await store.create(names.start("x"), b"not a record", nonce="n")
+
+    (found,) = await examined(store, repair=True)
+
+    assert (found.check, found.level) == ("damaged", "warning")
+    assert await store.read(names.start("x")) is not None
+
+
+# -- the load -------------------------------------------------------------------------------------
+
+
+async def test_runs_that_nobody_serves_are_counted_with_the_reason(store: Store) -> None:
+    """No worker at all, or none that knows the workflow."""
+    async with Client(store) as client:
+        await client.start(doctored.options(id="x"), "a")
+        (none,) = await look_at_load(store, billed=False)
+        shown = Presence("w", "n", queues=["default"], workflows=["other"])
+        await store.create(names.presence("w"), records.encode(shown), nonce="n")
+        (unknown,) = await look_at_load(store, billed=False)
+
+    assert (none.level, none.found) == ("warning", "1 runs wait: no live worker")
+    assert "no live worker knows workflow 'doctored'" in unknown.found
+
+
+async def test_a_month_is_estimated_from_the_last_day(store: Store) -> None:
+    """Workers and runs with their calls, in dollars."""
+    async with Client(store) as client:
+        for run in ("a", "b"):
+            await client.run(doctored.options(id=run), "a")
+
+        _, cost = await look_at_load(store, billed=True)
+
+    assert cost.check == "cost"
+    assert "2 runs with 1 calls each" in cost.found
+    assert "$1.1" in cost.found  # a worker's idle month, and little more
+
+
+# -- roles ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("allowed", "can", "lacks"),
+    [
+        (
+            {"create", "read", "list", "replace", "delete"},
+            "viewer, submitter, worker and operator",
+            "",
+        ),
+        ({"read", "list"}, "viewer", "a worker (executes) lacks create, delete and replace"),
+        (set(), "nothing", "a viewer (lists and shows) lacks list and read"),
+    ],
+)
+def test_an_account_learns_who_it_can_be(allowed: set[str], can: str, lacks: str) -> None:
+    """By the operations that it may do; what others need is named with the least role."""
+    tried = [
+        Finding(check, "ok" if check in allowed else "refused", "")
+        for check in ("create", "read", "list", "replace", "delete")
+    ]
+
+    found = judge(tried)
+
+    assert can in found.found
+    assert lacks in found.found
+    assert msgspec.json.encode(found)
