@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import anyio
 
 from durable.cli import exits, output
+from durable.client.consistency import RunsExamination
+from durable.client.load import look_at_load
 from durable.configuration import settings
-from durable.doctor import Report, RunsExamination, examine, roles
-from durable.doctor.load import look_at_load
+from durable.doctor import Report, examine, roles
 from durable.errors import UsageError
 from durable.store.opening import open_store, parse_url
 

@@ -9,9 +9,7 @@
     settings     what a bucket's settings mean for leases. Pure
     buckets      reading and changing them, with Google's own client
     roles        who may do what with these rights. Pure
-    load         who serves what at present, and what a month of it costs
     examination  all of it, in order
-    runs         a walk over all runs: whether hints match facts, and putting that right
 
 Everything that is written is below `doctor/TOKEN/` and deleted again. A bucket whose settings
 forbid that is not written to.
@@ -20,4 +18,3 @@ forbid that is not written to.
 from durable.doctor.examination import examine as examine
 from durable.doctor.findings import Finding as Finding
 from durable.doctor.findings import Report as Report
-from durable.doctor.runs import RunsExamination as RunsExamination

@@ -7,10 +7,10 @@ import pytest
 
 from durable import step, workflow
 from durable.client import Client, purging
-from durable.doctor import Finding, RunsExamination
-from durable.doctor.load import look_at_load
+from durable.client.consistency import YOUNG, RunsExamination
+from durable.client.load import look_at_load
+from durable.doctor import Finding
 from durable.doctor.roles import judge
-from durable.doctor.runs import YOUNG
 from durable.errors import NotFound
 from durable.protocol import names, records
 from durable.protocol.records import Attention, Presence
