@@ -219,7 +219,7 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     if result is not None:
         return Status(result.status, singletons.ending(result))
     facts = await facts_of_runs.load(store, run)
-    if facts is not None and facts.result is None and not facts.fresh:
+    if facts is not None and facts.result is None and (facts.waiting() or facts.attempts):
         return Status("parked", what_it_waits_for(facts.waiting()))
     why = "its start was interrupted: start it again under the same id, or retry it"
     return Status("waiting", why, interrupted=True)

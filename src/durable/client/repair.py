@@ -39,7 +39,8 @@ class Repair:
 
         The run gets a new instance that keeps the recorded values. Calls that failed, were
         cancelled or were undone are made again, with all their attempts. A run that needs
-        attention goes on as it is, and its deaths are no longer counted.
+        attention, that was imported, or that is parked is woken as it is; its deaths are no
+        longer counted.
 
         Returns:
             The handle of the instance that goes on.
@@ -214,17 +215,19 @@ class Repair:
         await markers.wake(self.store, id, start, flagged=flagged, nonce=self.store.system.token)
 
     async def _wake_stuck(self, id: str, start: Start) -> Handle[Any]:
-        await self._make_way(id, start)
+        # A parked run looks again and parks again; one that was imported has no timer yet.
+        await self._make_way(id, start, or_parked=True)
         await self._wake(id, start)
         return _handle(self.store, id, start)
 
-    async def _make_way(self, id: str, start: Start) -> None:
+    async def _make_way(self, id: str, start: Start, *, or_parked: bool = False) -> None:
         """Nobody works on the run, and nobody will: it needs attention, or was never announced.
 
         A marker that keeps workers away because it cannot be read is removed.
         """
         status = await reading.read_status(self.store, id, start)
-        if status != "needs-attention" and not status.interrupted:
+        stuck = status == "needs-attention" or status.interrupted
+        if not stuck and not (or_parked and status == "parked"):
             raise Conflict(
                 f"run {id!r} is not over: {status}", hint="wait for it, or cancel it first", run=id
             )
