@@ -192,7 +192,7 @@ async def test_a_month_is_estimated_from_the_last_day(store: Store) -> None:
 
     assert cost.check == "cost"
     assert "2 runs with 1 calls each" in cost.found
-    assert "$1.1" in cost.found  # a worker's idle month, and little more
+    assert "$1.3" in cost.found  # a worker's idle month, and little more
 
 
 # -- roles ----------------------------------------------------------------------------------------

@@ -75,11 +75,11 @@ class TestByTheClock:
         assert 1.4 <= everything.a <= 1.8
         assert everything.b == 0
 
-    async def test_an_idle_worker_costs_five_calls_a_minute(self) -> None:
-        """Presence, the queue, the leases of its neighbours; polls of the absent bell are free."""
+    async def test_an_idle_worker_costs_six_calls_a_minute(self) -> None:
+        """Presence, the queue, due timers, the leases of its neighbours; polls of the absent bell are free."""
         [idle] = (await billing.idling()).values()
 
-        assert 4.6 <= idle.a <= 5.4
+        assert 5.6 <= idle.a <= 6.4
         assert idle.b == 0
         assert 55 <= idle.unbilled <= 65
 
@@ -87,7 +87,7 @@ class TestByTheClock:
         """A worker beside runs that wait for a human asks for no more than one without."""
         [beside] = (await billing.parking()).values()
 
-        assert 4.6 <= beside.a <= 5.4
+        assert 5.6 <= beside.a <= 6.4
         assert beside.b == 0
 
     async def test_a_lone_run_costs_what_its_bell_stirs_up(self) -> None:

@@ -219,7 +219,7 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     if result is not None:
         return Status(result.status, singletons.ending(result))
     facts = await facts_of_runs.load(store, run)
-    if facts is not None and facts.result is None and (facts.waiting() or facts.attempts):
+    if facts is not None and facts.result is None and facts.waiting():
         return Status("parked", what_it_waits_for(facts.waiting()))
     why = "its start was interrupted: start it again under the same id, or retry it"
     return Status("waiting", why, interrupted=True)
@@ -259,7 +259,8 @@ def summarize(facts: Facts) -> list[StepSummary]:
         for path, attempt in journal.attempts.items()
         if path not in paths
     ]  # fmt: skip
-    return done + tried + [_open_wait(wait) for wait in facts.waiting()]
+    waits = [wait for wait in facts.waiting() if wait.path not in journal.attempts]
+    return done + tried + [_open_wait(wait) for wait in waits]
 
 
 def _open_wait(wait: Wait) -> StepSummary:

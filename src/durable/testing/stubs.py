@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -76,9 +77,10 @@ def _definition(step: object) -> StepDefinition:
     if isinstance(step, str):
         if step in known:
             return known[step]
-        shown = ", ".join(sorted(known)[:10]) or "none"
+        close = difflib.get_close_matches(step, known, n=3) or sorted(known)[:10]
+        shown = ", ".join(close) or "none"
         raise UsageError(
-            f"there is no step named {step!r} to stub; the steps known here are: {shown}",
+            f"there is no step named {step!r} to stub; among those known here are: {shown}",
             hint="import the module that defines it, or hand over the step itself",
         )
     what = getattr(step, "__qualname__", repr(step))
