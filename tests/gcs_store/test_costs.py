@@ -76,7 +76,7 @@ class TestByTheClock:
         assert everything.b == 0
 
     async def test_an_idle_worker_costs_six_calls_a_minute(self) -> None:
-        """Presence, the queue, due timers, the leases of its neighbours; polls of the absent bell are free."""
+        """Presence, queue, timers, leases of its neighbours; polls of absent bells are free."""
         [idle] = (await billing.idling()).values()
 
         assert 5.6 <= idle.a <= 6.4
