@@ -164,6 +164,33 @@ def test_b47_another_call_in_a_recorded_place_is_told_by_name() -> None:
         assert handle.status() == "needs-attention"
 
 
+@workflow(name="bug-B44")
+async def uses_ids(keyed: bool) -> str:
+    if changes.get("deployed"):
+        durable.uuid()
+    text = await tag(str(durable.uuid("order" if keyed else None)))
+    await durable.sleep("1d")
+    return text
+
+
+def test_b44_an_added_id_shifts_no_other_unseen() -> None:
+    """B44: an id with a key keeps its value when a deployment adds one before it; without a key
+    the call that took the old value tells of the new one, instead of going on with it.
+    """
+    for keyed in (True, False):
+        changes.clear()
+        with environment() as env:
+            handle = env.client.start(uses_ids, keyed)
+            env.advance("1h")
+            recorded = env.steps(handle)[0].value
+            changes["deployed"] = True
+            if keyed:
+                assert handle.result() == recorded
+            else:
+                with pytest.raises(NeedsAttention, match="with other arguments"):
+                    handle.result()
+
+
 OLD = """
 async def reminder(name):
     await durable.sleep("14d")

@@ -106,6 +106,27 @@ async def forks() -> str:
     return await write_down("even") and "even"
 
 
+@step(at_most_once=True)
+async def post() -> int:
+    return 1
+
+
+@workflow
+async def posts_once() -> int:
+    return await post()
+
+
+@workflow
+async def decides() -> str:
+    try:
+        async with durable.timeout("1h"):
+            await durable.sleep("2h")
+    except TimeoutError:
+        pass
+    won = await durable.select(body=shop.ponder(1), pause=durable.sleep("3s"))
+    return f"{won[0]} {await shop.invoice('A')}"
+
+
 @workflow
 async def swaps() -> None:
     ledger.append("x")
@@ -148,6 +169,13 @@ def test_every_kind_of_call_survives_every_crash(backend: Any) -> None:
     assert str(report).startswith(
         f"everything: {report.calls} store calls, {report.crashes} crashes, each time it returned "
     )
+
+
+def test_decisions_survive_every_crash() -> None:
+    """The deadline of a block and the winner of a select are the same after each crash."""
+    report = crash_at_every_call(decides)
+
+    assert report.value == "pause receipt for A"
 
 
 def test_sync_workflow_survives_every_crash() -> None:
@@ -300,6 +328,14 @@ def test_code_that_is_not_repeatable_is_named_by_line(workflow: Any, text: str, 
     assert "is not repeatable" in said
     assert what in said
     assert f"{__file__}:{line_of(workflow, text)}: {text[:-2]}(...)" in said
+
+
+def test_at_most_once_tells_what_to_catch() -> None:
+    """A crash in a step that is at most once leaves its outcome unknown: the message says so."""
+    said = fails(posts_once)
+
+    assert "raised durable.errors.OutcomeUnknown" in said
+    assert "catch OutcomeUnknown in the workflow" in said
 
 
 def test_calls_that_differ_from_run_to_run_are_named() -> None:

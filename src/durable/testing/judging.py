@@ -140,6 +140,13 @@ class Judge:
         ]
         if not lines:
             return self._suspects()
+        if any("OutcomeUnknown" in seen.steps.get(place, "") for place in seen.steps):
+            return (
+                "\n  a step that is at most once began before the crash, and nobody knows whether "
+                "it did its work:"
+                + _listed(lines)
+                + "\n  catch OutcomeUnknown in the workflow and decide there"
+            )
         return (
             "\n  these steps came to something else when they ran again:" + _listed(lines) +
             "\n  a body may run again after a crash: make it idempotent, for example by "
