@@ -27,6 +27,7 @@ from durable.protocol.ticks import check_name as check_schedule_name
 from durable.runtime import processes
 from durable.runtime.branches import inline
 from durable.runtime.calls import StepCall
+from durable.runtime.children import ChildHandle, ChildStart
 from durable.runtime.definitions import (
     CLEANUP_TIMEOUT,
     Definition,
@@ -131,6 +132,7 @@ class WorkflowFunction(Durable[P, R]):
     definition: WorkflowDefinition
     run_id: str | None = None
     tags: Mapping[str, str] = {}
+    detached: bool = False
 
     def options(
         self,
@@ -139,6 +141,7 @@ class WorkflowFunction(Durable[P, R]):
         queue: str | None = None,
         tags: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
+        detached: bool | None = None,
     ) -> typing.Self:
         """The same workflow with options for the runs started through it.
 
@@ -147,6 +150,7 @@ class WorkflowFunction(Durable[P, R]):
             queue: where workers look for it.
             tags: text shown in lists.
             timeout: how long after its start a run fails unless it is over.
+            detached: a child so started goes on when its parent is over.
         """
         other = copy.copy(self)
         if id is not None:
@@ -159,7 +163,35 @@ class WorkflowFunction(Durable[P, R]):
             other.tags = dict(tags)
         if timeout is not None:
             other.definition = dataclasses.replace(other.definition, timeout=_limit(timeout))
+        if detached is not None:
+            other.detached = detached
         return other
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[ChildHandle[R]]:
+        """Start it as a run of its own, a child of the run that calls this.
+
+        Its id comes from the parent's instance and the place of this call, unless
+        `.options(id=...)` gives one. It is cancelled when the parent is over, unless it is
+        `.options(detached=True)`.
+
+        Returns:
+            To be awaited: a handle, whose `result()` waits for the child's end.
+
+        Raises:
+            InvalidArguments: they do not fit the function, or cannot be stored.
+            Conflict: when awaited: the id belongs to a run that is no child of this one.
+            NotInWorkflow: called outside a run; start it by `client.start(...)` there.
+        """
+        scope = calling_scope(f"{self.name}.start")
+        if scope is None:
+            raise NotInWorkflow(
+                f"{self.name}.start was called outside a workflow, where it has no parent",
+                hint=f"write `client.start({self.name}, ...)`",
+            )
+        return ChildStart(
+            scope, self.definition, (args, kwargs),
+            run=self.run_id, tags=self.tags, owned=not self.detached,
+        )  # fmt: skip
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
         """Run it inline, in a scope of its own, as part of the run that calls it."""

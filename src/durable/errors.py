@@ -18,6 +18,8 @@
         LeaseRefused                the state of the lease says that nothing is left to do
         LeaseLost                   the lease is not ours any more: stop, write nothing
         RunFailed                   the workflow raised; `__cause__` is the rebuilt error
+            ChildCancelled          a child run was cancelled
+            ChildGone               a child run was purged or restarted before its end was seen
         NeedsAttention              the run waits for a human or for other code
         OutcomeUnknown              whether an at-most-once body did its work is not known
         ProcessDied                 the child process of a step ended before it answered
@@ -175,6 +177,18 @@ class RunFailed(DurableError):
     """The workflow raised; `__cause__` is its error, rebuilt where that is safe."""
 
     code = "run_failed"
+
+
+class ChildCancelled(RunFailed):
+    """A child run was cancelled; raised where its parent waits for it."""
+
+    code = "child_cancelled"
+
+
+class ChildGone(RunFailed):
+    """A child run was purged or restarted before its parent saw its end."""
+
+    code = "child_gone"
 
 
 class NeedsAttention(DurableError):

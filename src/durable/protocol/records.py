@@ -30,6 +30,18 @@ class LockRequest(msgspec.Struct, omit_defaults=True):
     ttl: float | None = None
 
 
+class Parent(msgspec.Struct, omit_defaults=True):
+    """The run that started a run, and by which of its calls.
+
+    `owned`: the child is cancelled when the parent is over; else it goes on.
+    """
+
+    run: str
+    instance: str
+    path: str
+    owned: bool = True
+
+
 class Start(msgspec.Struct, omit_defaults=True):
     """`runs/<run>/start`: which instance an id means now, and what it was asked to do."""
 
@@ -42,6 +54,7 @@ class Start(msgspec.Struct, omit_defaults=True):
     tags: dict[str, str] = {}
     created: float = 0.0
     tombstone: bool = False
+    parent: Parent | None = None
     deadline: float = 0.0  # when the run fails unless it is over; 0: never
     tick: float = 0.0  # of the schedule that started it
     lock: LockRequest | None = None

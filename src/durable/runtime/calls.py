@@ -141,7 +141,11 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
             raise execution.cancelling.error()
         if self.outcome.failure is not None:
             raise failures.rebuild(self.outcome.failure)
-        return cast("R", self._value)
+        return self.given(self._value)
+
+    def given(self, value: object) -> R:
+        """What user code gets for the decoded value."""
+        return cast("R", value)
 
 
 class StepCall(Call[R]):

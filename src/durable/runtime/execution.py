@@ -42,6 +42,7 @@ from durable.runtime.bodies import Bodies
 from durable.runtime.calls import Call, StepCall
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.cancelling import Cancelling
+from durable.runtime.children import Children
 from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.facts import CorruptFact, read_cancel
@@ -92,6 +93,7 @@ class Execution:
         parking: what stands and what moves.
         inbox: decisions that compete.
         waits: sleeps, events and deadlines.
+        children: runs that it has started.
         turnstile: the order of outcomes; a decision that closes branches tells it.
         ownership: what is stamped on the records.
         publishing: the progress that it publishes; flushed by its owner at the end.
@@ -161,6 +163,8 @@ class Execution:
             performer=self._performer, parking=self.parking, inbox=self.inbox, passed=passed
         )
         self.on_touched(self.inbox.look)
+        self.children = Children(performer=self._performer, parking=self.parking, instance=instance)
+        self.on_touched(self.children.look)
         self._function = Function(
             definition=definition, call=self._call_function, root=self._root, gate=self._gate,
             turnstile=self.turnstile, cancelling=self.cancelling,
@@ -270,6 +274,11 @@ class Execution:
     def drain(self) -> None:
         """Start no further body; close as soon as none is in flight."""
         self._in_flight.drain()
+
+    @property
+    def instance(self) -> str:
+        """Which instance of the run's id."""
+        return self.ownership.instance
 
     def touched(self) -> None:
         """Somebody woke the run that is running: look at what may be new, once more."""

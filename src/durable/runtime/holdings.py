@@ -11,7 +11,7 @@ import anyio.abc
 from durable.errors import StoreError, StoreRefused
 from durable.protocol import names, records
 from durable.protocol.records import Marker, Start
-from durable.runtime import markers
+from durable.runtime import markers, starting
 from durable.runtime.branches import gather_in
 from durable.runtime.closing import Stopped
 from durable.runtime.definitions import Workflows
@@ -72,7 +72,7 @@ class Holdings:
         return Identity(
             self._store, self._options,
             tasks=self._tasks, on_lost=self._on_lost, describe_running=self._describe_running,
-            crowded=lambda: not self.room,
+            crowded=lambda: not self.room, launch=self._launch,
         )  # fmt: skip
 
     def _describe_running(self) -> str:
@@ -207,6 +207,16 @@ class Holdings:
         finally:
             self._taking.discard(run)
             self._tell()
+
+    async def _launch(self, store: Store, run: str, start: Start) -> Written | Refused:
+        """Start a child's run: here, if this worker looks into no queue and must carry it."""
+        if self._options.queues or not self.serves(start.workflow):
+            return await starting.start(store, run, start)
+        if self.room:
+            return await self.start_here(run, start)
+        started = await starting.start(store, run, start)
+        self._on_parked(run, start.queue, None)  # taken when there is a place
+        return started
 
     async def _lease(self, run: str) -> Identity:
         """The lease is acknowledged before anything is taken under it."""

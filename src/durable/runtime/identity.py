@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,13 @@ import anyio
 import anyio.abc
 
 from durable.protocol.leases import TTL_DEFAULT, Terms
-from durable.protocol.records import Lease
+from durable.protocol.records import Lease, Start
 from durable.runtime.definitions import StepDefinition
 from durable.runtime.lease import LeaseKeeper
 from durable.runtime.locks import LockFile
 from durable.runtime.runner import Work
 from durable.runtime.surroundings import Progress, Surroundings, own_body
-from durable.store import Store
+from durable.store import Refused, Store, Written
 from durable.system import always_park, boot_id, label, process_id
 
 
@@ -69,6 +69,7 @@ class Identity:
         on_lost: called once, in the event loop, when the lease is lost.
         describe_running: names the bodies in flight, for a warning.
         crowded: whether the worker has no place for another run.
+        launch: starts a child's run.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Identity:
         on_lost: Callable[[str], None],
         describe_running: Callable[[], str],
         crowded: Callable[[], bool],
+        launch: Callable[[Store, str, Start], Awaitable[Written | Refused]],
     ) -> None:
         # Ids are URL-safe tokens: `-` and `_` stay, so an id is part of a name as it is.
         self.id = store.system.token()
@@ -100,7 +102,7 @@ class Identity:
             steps=anyio.CapacityLimiter(options.threads),
             workflows=anyio.CapacityLimiter(options.concurrency),
             observe=options.observe, body_of=options.body_of, crowded=crowded,
-            always_park=options.always_park,
+            always_park=options.always_park, launch=launch,
         )  # fmt: skip
         self.over = False
         self._scopes: set[anyio.CancelScope] = set()

@@ -14,15 +14,16 @@ import msgspec
 from durable.errors import RunCancelled, StoreError
 from durable.protocol import failures, moments, names, records, values
 from durable.protocol.journal import Journal, seen, suspicion
-from durable.protocol.records import Cancel, Epoch, History, Result, Status, Wait
+from durable.protocol.records import Cancel, Epoch, History, Parent, Result, Status, Wait
 from durable.protocol.singletons import ending
 from durable.runtime import admission, markers, singletons, timers, undoing
 from durable.runtime.admission import Admission, Admitted, Turned
 from durable.runtime.cancelling import message
+from durable.runtime.children import cancel_open, owned_in
 from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped
 from durable.runtime.definitions import WorkflowDefinition, Workflows
 from durable.runtime.execution import Execution
-from durable.runtime.facts import CorruptFact, Facts, decode_result, load
+from durable.runtime.facts import CorruptFact, Facts, decode_result, load, read_start
 from durable.runtime.flags import flag, unflag
 from durable.runtime.flags import read as read_flag
 from durable.runtime.markers import Held
@@ -317,15 +318,39 @@ class Runner:
         entry = History.of(self.run, start, result, why=ending(result), nonce=self._token())
         name = names.history(moments.stamp(result.time), self.run)
         await store.create(name, records.encode(entry), nonce=entry.nonce)
+        if start.parent is not None:
+            await self._wake_parent(start.parent)
+        await self._cancel_children(facts)
         if self.held.marker.flagged or not facts.fresh:
             await unflag(store, start.queue, self.run)
         await singletons.end(store, self.run, start, admission.lock_wait(facts))
         for wait in facts.waiting():
             self._passed(facts, wait)
+        if not facts.fresh:
+            self._drop(timers.name_of(self.run, start.instance, "", None))
         if start.deadline and not facts.fresh:
             self._drop(timers.name_of(self.run, start.instance, "", start.deadline))
         self.spawn_last(self._delete_marker)
         return True
+
+    async def _wake_parent(self, parent: Parent) -> None:
+        store = self.around.store
+        start = await read_start(store, parent.run)
+        if start is None or start.instance != parent.instance:
+            return
+        if await store.read(names.result(parent.run, parent.instance)) is None:
+            await markers.wake(store, parent.run, start, nonce=self.around.system.token)
+
+    async def _cancel_children(self, facts: Facts) -> None:
+        owned = owned_in(facts.steps)
+        if self.execution is not None:
+            children = self.execution.children
+            owned = {
+                run: child
+                for run, child in {**owned, **children.owned}.items()
+                if run not in children.ended
+            }
+        await cancel_open(self.around.store, self.run, owned)
 
     async def _delete_marker(self) -> None:
         """Not waited for: deletes of one name are limited to one a second in a bucket."""
@@ -362,7 +387,8 @@ class Runner:
 
     def _passed(self, facts: Facts, wait: Wait) -> None:
         """A wait that an earlier owner began is over: nobody needs to wake the run for it."""
-        self._drop(timers.name_of(self.run, facts.start.instance, wait.path, wait.due))
+        if wait.due is not None:
+            self._drop(timers.name_of(self.run, facts.start.instance, wait.path, wait.due))
 
     def _drop_timer_unless(self, facts: Facts) -> None:
         """Delete the hint that woke the run, unless its wait is still open."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import msgspec
 
+from durable.protocol.records import Start
+from durable.runtime import starting
 from durable.runtime.definitions import StepDefinition
-from durable.store import Store
+from durable.store import Refused, Store, Written
 from durable.system import System, cores
 
 
@@ -54,6 +56,7 @@ class Surroundings:
             execution (`durable replay`).
         crowded: whether runs wait for a place in this worker.
         always_park: park every wait at once, however short.
+        launch: starts a child's run; what became of its `start`.
     """
 
     store: Store
@@ -67,3 +70,4 @@ class Surroundings:
     replay_only: bool = False
     crowded: Callable[[], bool] = lambda: False
     always_park: bool = False
+    launch: Callable[[Store, str, Start], Awaitable[Written | Refused]] = starting.start

@@ -16,26 +16,36 @@ from durable.protocol.records import Marker, Timer, Wait
 from durable.runtime import markers
 from durable.runtime.closing import Parked
 from durable.runtime.reading import record
-from durable.store import Store, Stored, Written
+from durable.store import Refused, Store, Stored, Written
 
 _timer = msgspec.json.Decoder(Timer)
 
 
 def name_of(run: str, instance: str, path: str, due: float | None) -> str:
-    """The name of the hint for that wait."""
-    stamp = names.NEVER if due is None else moments.stamp(due)
-    return names.timer(stamp, run, instance, path)
+    """The name of the hint for that wait; those without a deadline share one."""
+    if due is None:
+        return names.timer(names.NEVER, run, instance, "")
+    return names.timer(moments.stamp(due), run, instance, path)
 
 
 async def put(store: Store, marker: Marker, instance: str, parked: Parked) -> None:
-    """Make the hint of a run that is about to be parked; one that is there already is the same."""
+    """Make the hint of a run that is about to be parked.
+
+    One that is there already is the same, unless it has no deadline: then it says what the run
+    waited for before.
+    """
     hint = Timer(
         run=marker.run, instance=instance, workflow=marker.workflow, queue=marker.queue,
         nonce=store.system.token(), path=parked.path, due=parked.due, version=marker.version,
         created=marker.created, waits_for=parked.why,
     )  # fmt: skip
     name = name_of(marker.run, instance, parked.path, parked.due)
-    await store.create(name, records.encode(hint), nonce=hint.nonce, read_back=False)
+    body = records.encode(hint)
+    written = await store.create(name, body, nonce=hint.nonce, read_back=parked.due is None)
+    if isinstance(written, Refused) and written.current is not None and parked.due is None:
+        there = written.current
+        earlier = there.meta.get("nonce", "")
+        await store.replace(name, there.generation, body, nonce=hint.nonce, earlier=earlier)
 
 
 async def drop(store: Store, marker: Marker, name: str) -> None:
