@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -140,23 +141,23 @@ class Bodies:
         return self._failed(call, course, failure, decision)
 
     def _inside(self, call: StepCall[Any], course: Course) -> Inside:
-        owner, number = self.ownership, course.number
         if not call.definition.is_async:
             self.keeper.start()
-
-        def make(details: msgspec.Raw, nonce: str, now: float) -> Beat:
-            return Beat(call.path, number, owner.epoch, nonce, now, details)
-
-        def new_beats() -> Latest:
-            name = names.beat(owner.run_id, owner.instance, call.path, owner.epoch)
-            return Latest(self.around, name, make, self.keeper)
-
         return Inside(
             store=self.around.store, loop=self.loop, publishing=self.publishing,
-            new_beats=new_beats, beats=course.beats,
+            new_beats=partial(self._new_beats, call.path, course.number), beats=course.beats,
             told=course.details, timeout=call.definition.timeout or math.inf,
             silence=call.definition.heartbeat_timeout or math.inf,
         )  # fmt: skip
+
+    def _new_beats(self, path: str, attempt: int) -> Latest:
+        owner = self.ownership
+
+        def make(details: msgspec.Raw, nonce: str, now: float) -> Beat:
+            return Beat(path, attempt, owner.epoch, nonce, now, details)
+
+        name = names.beat(owner.run_id, owner.instance, path, owner.epoch)
+        return Latest(self.around, name, make, self.keeper)
 
     def _unknown(self, call: StepCall[Any], attempt: int) -> Step:
         """An earlier owner began a body that must not begin twice, and told nobody how it went."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import cast
 
 import anyio
 import msgspec
@@ -15,6 +18,10 @@ from durable.runtime.loops import Loop
 from durable.runtime.publishing import Publishing
 from durable.runtime.threads import Unwinding
 from durable.store import Store
+
+Limit = AbstractContextManager[object, bool]
+
+_UNLIMITED = cast("Limit", contextlib.nullcontext())  # a scope has its price
 
 
 @dataclass(kw_only=True)
@@ -48,20 +55,23 @@ class Inside:
         self.details = self.told
         self._over = False
         self._end = math.inf
-        self._scope = anyio.CancelScope()
+        self._scope: anyio.CancelScope | None = None  # nothing limits it
 
     # -- around it, in the event loop -------------------------------------------------------------
 
-    def begins(self) -> anyio.CancelScope:
-        """The scope that cancels it when its time, which begins now, has run out."""
+    def begins(self) -> Limit:
+        """Around it: cancels it when its time, which begins now, has run out."""
+        if self.timeout == self.silence == math.inf:
+            return _UNLIMITED
         self._end = anyio.current_time() + self.timeout
+        self._scope = anyio.CancelScope()
         self._alive()
         return self._scope
 
     @property
     def silent(self) -> bool:
         """Whether the time that ran out is that between two heartbeats."""
-        return self._scope.deadline < self._end
+        return self._scope is not None and self._scope.deadline < self._end
 
     def ends(self) -> None:
         """It has ended: what it still says is not heard, and its beats are not needed any more."""
@@ -98,4 +108,5 @@ class Inside:
             self.publishing.put(name, value)
 
     def _alive(self) -> None:
-        self._scope.deadline = min(self._end, anyio.current_time() + self.silence)
+        if self._scope is not None:
+            self._scope.deadline = min(self._end, anyio.current_time() + self.silence)

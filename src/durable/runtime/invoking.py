@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -50,9 +48,13 @@ class Invoker:
         """
         current = self.ownership.current(call.path, attempt, inside)
         try:
-            async with self._place(call.definition):
+            if call.definition.is_async:
                 with inside.begins():
                     return await self._in_its_place(call, current, inside)
+            else:
+                async with self._places(call.definition):  # waiting for a place is not its time
+                    with inside.begins():
+                        return await self._in_its_place(call, current, inside)
         except anyio.get_cancelled_exc_class():
             inside.flag.set()
             raise
@@ -61,10 +63,7 @@ class Invoker:
         inside.flag.set()
         raise self._timed_out(call, attempt, inside)
 
-    def _place(self, definition: StepDefinition) -> AbstractAsyncContextManager[object]:
-        """What it may have to wait for before its time begins."""
-        if definition.is_async:
-            return contextlib.nullcontext()
+    def _places(self, definition: StepDefinition) -> anyio.CapacityLimiter:
         return self.around.processes if definition.process else self.around.steps
 
     async def _in_its_place(
