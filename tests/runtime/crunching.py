@@ -88,6 +88,16 @@ async def flow(folder: str) -> None:
     await spin.call(folder)
 
 
+@step(process=True, timeout="1h")
+def fibonacci(n: int) -> int:
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+@workflow(name="crunching timed")
+async def timed(n: int) -> int:
+    return await fibonacci.call(n)
+
+
 async def main(folder: str) -> None:
     async with connect("memory:") as client:
         await client.run(flow, folder)

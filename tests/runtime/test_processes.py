@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
+from durable import testing
 from durable.decorators import step
 from durable.errors import (
     Fatal,
@@ -29,10 +30,9 @@ from durable.errors import (
 from durable.runtime.closing import Finished
 from durable.runtime.execution import Execution
 from tests.commands import ROOT, environment
-from tests.runtime import crunching
+from tests.runtime import crunching, runs  # not `Run`: no store matters here
 from tests.runtime.clocks import BACKENDS, run_with_threads
 from tests.runtime.crunching import Odd, Point
-from tests.runtime.runs import Run, a_workflow, error_of, value_of
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -71,16 +71,15 @@ def test_values_come_and_go(backend: str) -> None:
         swapped = await crunching.swap.call(Point(1, 2))
         return [swapped.x, swapped.y, await crunching.who.call(), await crunching.who.call()]
 
-    one = Run(a_workflow(w))
+    one = runs.Run(runs.a_workflow(w))
 
-    x, y, first, second = value_of(run_with_threads(backend, one.execute))
+    x, y, first, second = runs.value_of(run_with_threads(backend, one.execute))
     assert (x, y) == (2, 1)
     assert first[0] == second[0] != os.getpid(), "the pool uses its processes again"
     assert first[1] != second[1]
     assert first[2] == 1
 
 
-@backends
 @pytest.mark.parametrize(
     ("kind", "error", "attempts"),
     [
@@ -89,15 +88,15 @@ def test_values_come_and_go(backend: str) -> None:
         ("unstorable", UnencodableResult, 1),
     ],
 )  # fmt: skip
-def test_errors(backend: str, kind: str, error: type[BaseException], attempts: int) -> None:
+def test_errors(kind: str, error: type[BaseException], attempts: int) -> None:
     """What a body raises is recorded as if it had run here; a dead child is a failed attempt."""
 
     async def w() -> None:
         await crunching.break_down.call(kind)
 
-    one = Run(a_workflow(w))
+    one = runs.Run(runs.a_workflow(w))
 
-    raised = error_of(run_with_threads(backend, one.execute))
+    raised = runs.error_of(run_with_threads("asyncio", one.execute))
     assert isinstance(raised, error)
     assert len(one.begun) == attempts
     if kind == "odd":
@@ -116,9 +115,9 @@ def test_arguments_that_cannot_be_sent(backend: str) -> None:
     async def w() -> None:
         await crunching.swap.call(threading.Lock())  # type: ignore[arg-type]  # wrong on purpose
 
-    one = Run(a_workflow(w))
+    one = runs.Run(runs.a_workflow(w))
 
-    raised = error_of(run_with_threads(backend, one.execute))
+    raised = runs.error_of(run_with_threads(backend, one.execute))
     assert isinstance(raised, InvalidArguments)
     assert "the arguments of step 'swap' cannot be sent to a child process" in str(raised)
 
@@ -131,7 +130,8 @@ def test_no_heartbeat_in_a_child(backend: str) -> None:
         await crunching.beat.call()
 
     assert isinstance(
-        error_of(run_with_threads(backend, Run(a_workflow(w)).execute)), NotInWorkflow
+        runs.error_of(run_with_threads(backend, runs.Run(runs.a_workflow(w)).execute)),
+        NotInWorkflow,
     )
 
 
@@ -141,7 +141,12 @@ def test_a_sync_workflow_calls_it_bare() -> None:
     def w() -> int:
         return crunching.swap(Point(1, 2)).x
 
-    assert value_of(run_with_threads("asyncio", Run(a_workflow(w)).execute)) == 2
+    assert runs.value_of(run_with_threads("asyncio", runs.Run(runs.a_workflow(w)).execute)) == 2
+
+
+def test_a_virtual_clock_waits_for_it() -> None:
+    """Its hour is not over before the child has answered."""
+    assert testing.run(crunching.timed, 20) == 6765
 
 
 def test_outside_a_run_it_is_the_plain_function() -> None:
@@ -188,9 +193,9 @@ def test_a_timeout_kills_it(backend: str, tmp_path: Path) -> None:
     async def w() -> int:
         return int(await crunching.spin_once.options(timeout=5).call(str(tmp_path)))
 
-    one = Run(a_workflow(w))
+    one = runs.Run(runs.a_workflow(w))
 
-    assert value_of(run_with_threads(backend, one.execute)) == 2
+    assert runs.value_of(run_with_threads(backend, one.execute)) == 2
     assert [a.failure.type for a in one.attempts()] == ["durable.errors.StepTimeout"]
     assert not is_alive(child_of(tmp_path))
     assert issubclass(StepTimeout, TimeoutError)
@@ -207,9 +212,9 @@ def test_a_cancellation_kills_it(backend: str, tmp_path: Path) -> None:
             tasks.cancel_scope.cancel()
         return "went on"
 
-    one = Run(a_workflow(w))
+    one = runs.Run(runs.a_workflow(w))
 
-    assert value_of(run_with_threads(backend, one.execute)) == "went on"
+    assert runs.value_of(run_with_threads(backend, one.execute)) == "went on"
     assert one.steps()["spin.1"].outcome == "abandoned"
     until(lambda: not is_alive(child_of(tmp_path)), "the child lives on")
 
@@ -221,7 +226,7 @@ def test_a_cancelled_run_kills_it(backend: str, tmp_path: Path) -> None:
     async def w() -> None:
         await crunching.spin.call(str(tmp_path))
 
-    one = Run(a_workflow(w))
+    one = runs.Run(runs.a_workflow(w))
 
     async def meanwhile(execution: Execution) -> None:
         await anyio.to_thread.run_sync(child_of, tmp_path)

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import assert_type
+from uuid import UUID
 
-from durable import connect, current, gather, map, step, sync, testing, workflow
+from durable import (
+    Retry,
+    connect,
+    current,
+    gather,
+    map,
+    now,
+    once,
+    patched,
+    publish,
+    random,
+    step,
+    sync,
+    testing,
+    uuid,
+    workflow,
+)
+from durable.client import Client
 
 
 @step
@@ -41,6 +59,37 @@ async def main() -> None:
         assert_type(await handle.result(timeout=60), str)
         assert_type(await client.run(checkout, "A-1"), str)
         assert_type(await client.run(nightly, "2026-11-29"), int)
+
+
+@step(process=True, timeout="5m", retry=Retry(first="1s", retry_if=lambda e: bool(e.args)))
+def crunch(rows: list[int]) -> int:
+    return sum(rows)
+
+
+@step(at_most_once=True, heartbeat_timeout=timedelta(minutes=1))
+async def guarded(order: str) -> str:
+    current().heartbeat({"order": order})
+    assert_type(current().cancelled, bool)
+    assert_type(current().heartbeat_details, object)
+    assert_type(await once(f"mail:{order}", charge, order, 500), str)
+    return order
+
+
+@workflow(timeout="1d", version="2")
+async def repeatable(order: str) -> str:
+    publish("progress", 0.5)
+    assert_type(now(), datetime)
+    assert_type(random(), float)
+    assert_type(uuid(key="order"), UUID)
+    assert_type(patched("change", each_call=True), bool)
+    assert_type(await crunch.options(timeout=5).call([1]), int)
+    return await guarded(order)
+
+
+async def watch(client: Client) -> None:
+    handle = await client.start(repeatable.options(timeout="1h"), "A-1")
+    assert_type(await handle.published(), dict[str, object])
+    assert_type(await client.once("key", send_mail, "x"), int)
 
 
 def script() -> None:

@@ -25,6 +25,7 @@ from durable.runtime.definitions import StepDefinition
 from durable.runtime.scopes import Current
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Unwinding
+from durable.runtime.threadwatch import at_work
 from durable.system import System, process_id
 
 _decode = msgspec.json.Decoder(Answer).decode
@@ -93,7 +94,10 @@ async def _ask(call: StepCall[Any], job: Job, attempt: int) -> Answer:
     # The caller has a place among the processes: the pool need not count them again.
     limiter = anyio.CapacityLimiter(1)
     try:
-        data = await anyio.to_process.run_sync(child.work, job, cancellable=True, limiter=limiter)
+        with at_work():
+            data = await anyio.to_process.run_sync(
+                child.work, job, cancellable=True, limiter=limiter
+            )
     except anyio.BrokenWorkerProcess as e:
         raise ProcessDied(
             f"the child process of attempt {attempt} of step {call.name!r} ended before it "

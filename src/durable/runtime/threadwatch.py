@@ -7,7 +7,8 @@ Where a watch is set, every thread of a run has a ticket here. Without one this 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -59,6 +60,20 @@ _mine: ContextVar[Ticket | None] = ContextVar("durable.ticket", default=None)
 def mine() -> Ticket | None:
     """The ticket of the calling thread; None where nobody watches."""
     return _mine.get()
+
+
+@contextlib.contextmanager
+def at_work() -> Iterator[None]:
+    """Around a wait for something outside the event loop that works as a thread does."""
+    watching = watch.get()
+    if watching is None:
+        yield
+        return
+    ticket = Ticket(watching)
+    try:
+        yield
+    finally:
+        ticket.ends()
 
 
 async def in_thread(fn: Callable[..., T], *args: object, limiter: anyio.CapacityLimiter) -> T:
