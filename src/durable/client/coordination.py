@@ -16,7 +16,7 @@ from durable.documents import Document, Snapshot
 from durable.effects import Effect
 from durable.errors import UsageError
 from durable.leases import Lease, LeaseHolder, Leases, Refuse, Taken
-from durable.leases.holder import WAIT_DEFAULT, StateFn
+from durable.leases.holder import WAIT_DEFAULT, StateFn, Wanted
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import CLAIMS, DOCS
 from durable.store import Store
@@ -167,7 +167,7 @@ class Coordination:
             StoreUnavailable: no answer; it may have been taken, and then runs out by itself.
             UsageError: the client is closed, or the ttl too short.
         """
-        return await self._holder.acquire(key, ttl=ttl, label=label, state_fn=state_fn, renew=renew)
+        return await self._holder.acquire(Wanted(key, ttl, label, state_fn), renew=renew)
 
     def hold(
         self,
@@ -199,6 +199,5 @@ class Coordination:
             StoreUnavailable: the store does not answer.
             UsageError: the client is closed, or the ttl too short.
         """
-        return self._holder.hold(
-            key, ttl=ttl, label=label, state_fn=state_fn, waiting=waiting, timeout=timeout
-        )
+        wanted = Wanted(key, ttl, label, state_fn)
+        return self._holder.hold(wanted, waiting=timeout if waiting else 0)

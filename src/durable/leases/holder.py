@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 import anyio.abc
@@ -32,6 +32,15 @@ StateFn = Callable[[Any], Any]
 R = TypeVar("R")
 
 
+class Wanted(NamedTuple):
+    """The lease that is wanted, as `Client.lease` and `Client.hold` describe it."""
+
+    key: str
+    ttl: float | Terms = TTL_DEFAULT
+    label: str | None = None
+    state_fn: StateFn | None = None
+
+
 class LeaseHolder:
     """Acquires leases and keeps them in the background.
 
@@ -55,16 +64,9 @@ class LeaseHolder:
         for upkeep in list(self._kept):
             upkeep.stop()
 
-    async def acquire(
-        self,
-        key: str,
-        *,
-        ttl: float | Terms = TTL_DEFAULT,
-        label: str | None = None,
-        state_fn: StateFn | None = None,
-        renew: bool = True,
-    ) -> Lease | Taken | Refuse:
-        """Arguments, results and errors as of `Client.lease`."""
+    async def acquire(self, wanted: Wanted, *, renew: bool = True) -> Lease | Taken | Refuse:
+        """Results and errors as of `Client.lease`."""
+        key, ttl, label, state_fn = wanted
         token = self._store.system.token()
         terms = ttl if isinstance(ttl, Terms) else Terms.of(ttl)
         label = own_label() if label is None else label
@@ -106,21 +108,9 @@ class LeaseHolder:
         return entered
 
     @contextlib.asynccontextmanager
-    async def hold(
-        self,
-        key: str,
-        *,
-        ttl: float | Terms = TTL_DEFAULT,
-        label: str | None = None,
-        state_fn: StateFn | None = None,
-        waiting: bool = False,
-        timeout: float = WAIT_DEFAULT,
-    ) -> AsyncIterator[Lease]:
-        """Arguments and errors as of `Client.hold`."""
-        until = anyio.current_time() + (timeout if waiting else 0)
-        lease = await self._wait_for(
-            key, until, lambda: self.acquire(key, ttl=ttl, label=label, state_fn=state_fn)
-        )
+    async def hold(self, wanted: Wanted, *, waiting: float) -> AsyncIterator[Lease]:
+        """Errors as of `Client.hold`; `waiting` is for how many seconds."""
+        lease = await self._wait_for(wanted, anyio.current_time() + waiting)
         upkeep = lease._upkeep
         scope = anyio.CancelScope()
         upkeep.on_lost = scope.cancel
@@ -139,16 +129,16 @@ class LeaseHolder:
             await _let_go(lease)
             upkeep.stop()
 
-    async def _wait_for(self, key: str, until: float, acquire: Callable[[], Any]) -> Lease:
+    async def _wait_for(self, wanted: Wanted, until: float) -> Lease:
         """Acquire it, looking again until the event loop's time `until`.
 
         Raises:
             LeaseTaken: somebody holds it all the time.
             LeaseRefused: the `state_fn` refused.
         """
-        pause = self._store.pace.bell
+        key, pause = wanted.key, self._store.pace.bell
         while True:
-            got: Lease | Taken | Refuse = await acquire()
+            got = await self.acquire(wanted)
             if isinstance(got, Lease):
                 return got
             if isinstance(got, Refuse):
