@@ -55,3 +55,17 @@ def test_errors_are_in_one_place() -> None:
     assert all(issubclass(c, errors.DurableError | errors.RunCancelled) for c in classes)
     assert all(c.__doc__ for c in classes)
     assert all(c.__name__ in (errors.__doc__ or "") for c in classes)
+
+
+def test_testing_names_are_sorted_and_complete() -> None:
+    """So is what `durable.testing` re-exports."""
+    from durable import testing
+
+    tree = ast.parse(Path(testing.__file__).read_text())
+    imports = [
+        n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module != "__future__"
+    ]
+    exported = [alias.asname for node in imports for alias in node.names]
+
+    assert testing.__all__ == sorted(testing.__all__)
+    assert sorted(filter(None, exported)) == testing.__all__

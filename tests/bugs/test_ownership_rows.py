@@ -285,3 +285,25 @@ def _second_worker(world_of: Any) -> Any:
         return second
 
     return begin
+
+
+@workflow(name="bug-B16", schedule=durable.every("1h"))
+async def hourly() -> None:
+    await owned("tick", 0.0)
+
+
+def test_b16_the_only_scheduler_goes_on_after_an_outage() -> None:
+    """B16: a process that lost the store for hours starts the next tick by itself, at its time."""
+    with environment(schedules=True) as env:
+        env.advance("90m")
+        before = {run.id for run in env.client.list(workflow="bug-B16")}
+        env.faults.outage()
+        env.advance("3h")
+        during = {run.id for run in env.client.list(workflow="bug-B16")}
+        env.faults.clear()
+        env.advance("1h")
+        after = {run.id for run in env.client.list(workflow="bug-B16")}
+
+    assert len(before) == 1
+    assert during == before
+    assert any("T05:00:00Z" in run for run in after - before)

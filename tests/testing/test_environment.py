@@ -570,3 +570,23 @@ def test_run_refuses_what_is_no_workflow() -> None:
     step: Any = durable.step(name="test_run_refuses")(lambda: 1)
     with pytest.raises(UsageError, match="only workflows can be started"):
         run(step)
+
+
+def test_fault_of_durable_itself_is_raised_where_it_is_noticed() -> None:
+    """If the environment's own tasks fail, the next call says what failed, not that it ended."""
+
+    async def fail() -> None:
+        raise LookupError("a fault")
+
+    def use() -> None:
+        with environment() as env:
+            env._host.call(lambda: _start(env._world, fail))
+            with pytest.raises(BaseExceptionGroup, match="unhandled errors"):
+                env.client.run(shop.stall_once)
+
+    with pytest.raises(BaseExceptionGroup, match="unhandled errors"):
+        use()
+
+
+async def _start(world: Any, work: Callable[[], Awaitable[None]]) -> None:
+    world._tasks.start_soon(work)

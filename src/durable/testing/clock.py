@@ -3,7 +3,7 @@
 The clock is asked by its event loop whenever no task can run: `idle()`. Then
 
 - nobody outside waits for anything: time stands still;
-- a thread computes, or a body waits for a socket: time stands still for a second, and then passes
+- a thread computes, or a body waits for a socket: time stands still for a while, and then passes
   as on a real clock until it comes back, so that a timeout around real work means something;
 - otherwise time jumps to the next timer. If there is none, what is waited for will never come.
 
@@ -25,7 +25,7 @@ from durable.system import System
 
 RESOLUTION = 1e-6  # seconds; a float that counts years resolves no less
 NEVER = 1e12  # seconds, some 30,000 years: a timer that far away is none
-UNNOTICED = 1.0  # real seconds: shorter work takes no virtual time, so that time is exact
+UNNOTICED = 5.0  # real seconds: shorter work takes no virtual time, so that time is exact
 WAIT_MAX = 3600.0  # real seconds; no operating system waits for centuries
 JUMPS_MAX = 50_000  # without progress of a run: its code asks for ever
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -96,7 +96,7 @@ class Host:
                 "a blocking call of the test environment was made inside its own event loop",
                 hint="in async steps and workflows use the async environment",
             )
-        return _where_blocking_is_allowed(lambda: self._begin(work, pending).result().given())
+        return _where_blocking_is_allowed(lambda: self._ended(self._begin(work, pending)))
 
     async def across(self, work: Callable[[], Awaitable[T]], pending: Pending | None = None) -> T:
         """The same for async code of whatever event loop."""
@@ -109,7 +109,7 @@ class Host:
             asked.append(self._begin(work, pending))  # blocks, for a loop of trio's
             if given_up:
                 asked[0].cancel()
-            return asked[0].result().given()
+            return self._ended(asked[0])
 
         try:
             return await anyio.to_thread.run_sync(
@@ -142,6 +142,16 @@ class Host:
         self, work: Callable[[], Awaitable[T]], pending: Pending | None
     ) -> Future[Answer[T]]:
         return self._portal.start_task_soon(self._counted, work, pending or Pending())
+
+    def _ended(self, future: Future[Answer[T]]) -> T:
+        try:
+            return future.result().given()
+        except CancelledError:
+            # Not by the caller, who would not be here: the loop has ended under it.
+            self._thread.join(CLOSING_MAX)
+            if self._failure is not None:
+                raise self._failure from None
+            raise
 
     async def _counted(self, work: Callable[[], Awaitable[T]], pending: Pending) -> Answer[T]:
         threadwatch.watch.set(self.watch)  # the context is the caller's
