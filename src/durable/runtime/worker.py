@@ -151,7 +151,9 @@ class Worker:
         self._stopping.set()
 
     def nudge(self) -> None:
-        """Look for work now."""
+        """Look for work now. A worker that has not begun looks for everything when it does."""
+        if not self._nudges:
+            return
         self._finder.hurry()
         for nudge in self._nudges.values():
             nudge.set()
