@@ -28,6 +28,7 @@ from durable.errors import NeedsAttention as NeedsAttention
 from durable.errors import RunCancelled as RunCancelled
 from durable.errors import RunFailed as RunFailed
 from durable.guarding import once as once
+from durable.protocol.queues import Queue as Queue
 from durable.protocol.retries import Retry as Retry
 from durable.protocol.schedules import cron as cron
 from durable.protocol.schedules import every as every
@@ -46,6 +47,7 @@ from durable.waiting import wait_event as wait_event
 __all__ = [
     "Fatal",
     "NeedsAttention",
+    "Queue",
     "Retry",
     "RunCancelled",
     "RunFailed",

@@ -19,6 +19,7 @@ import msgspec
 from durable.errors import InvalidDefinition, NotInWorkflow, UsageError
 from durable.protocol import durations, values
 from durable.protocol.names import check_id
+from durable.protocol.queues import Queue, check_priority
 from durable.protocol.retries import Duration, Retry
 from durable.protocol.schedules import Schedule
 from durable.protocol.singletons import Key, OnConflict
@@ -133,12 +134,14 @@ class WorkflowFunction(Durable[P, R]):
     run_id: str | None = None
     tags: Mapping[str, str] = {}
     detached: bool = False
+    priority: int = 0
 
     def options(
         self,
         *,
         id: str | None = None,
-        queue: str | None = None,
+        queue: str | Queue | None = None,
+        priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
         detached: bool | None = None,
@@ -148,6 +151,7 @@ class WorkflowFunction(Durable[P, R]):
         Args:
             id: the run's id; starting the same id again returns the same run.
             queue: where workers look for it.
+            priority: among those that wait in a limited queue; lower goes first, 0 is usual.
             tags: text shown in lists.
             timeout: how long after its start a run fails unless it is over.
             detached: a child so started goes on when its parent is over.
@@ -157,8 +161,10 @@ class WorkflowFunction(Durable[P, R]):
             check_id(id)
             other.run_id = id
         if queue is not None:
-            check_id(queue, what="queue")
-            other.definition = dataclasses.replace(other.definition, queue=queue)
+            name, limits = _queue(queue)
+            other.definition = dataclasses.replace(other.definition, queue=name, limits=limits)
+        if priority is not None:
+            other.priority = check_priority(priority)
         if tags is not None:
             other.tags = dict(tags)
         if timeout is not None:
@@ -344,7 +350,7 @@ def workflow(fn: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
 def workflow(
     *,
     name: str | None = None,
-    queue: str = "default",
+    queue: str | Queue = "default",
     timeout: Duration | None = None,
     schedule: Schedule | None = None,
     events: Mapping[str, object] | None = None,
@@ -360,7 +366,7 @@ def workflow(
     /,
     *,
     name: str | None = None,
-    queue: str = "default",
+    queue: str | Queue = "default",
     timeout: Duration | None = None,
     schedule: Schedule | None = None,
     events: Mapping[str, object] | None = None,
@@ -378,7 +384,7 @@ def workflow(
 
     Args:
         name: recorded instead of the function's `__qualname__`; needed for lambdas and locals.
-        queue: where workers look for its runs.
+        queue: where workers look for its runs; a `Queue` limits how many go on at once.
         timeout: how long after its start a run fails with RunTimeout unless it is over, however
             often it was interrupted meanwhile: seconds, a timedelta or text such as "1h30m".
         schedule: `cron(...)` or `every(...)`: workers that serve it also start it, without
@@ -404,9 +410,10 @@ def workflow(
     alone = checked_singleton(singleton, on_conflict=on_conflict, max_wait=max_wait, ttl=lock_ttl)
 
     def decorate(fn: Callable[..., Any]) -> WorkflowFunction[Any, Any]:
-        check_id(queue, what="queue")
+        in_queue, limits = _queue(queue)
         definition = WorkflowDefinition(
-            **_describe(fn, name, "workflow"), queue=queue, timeout=_limit(timeout),
+            **_describe(fn, name, "workflow"), queue=in_queue, limits=limits,
+            timeout=_limit(timeout),
             schedule=schedule, events=dict(events or {}), singleton=alone,
             cleanup_timeout=durations.seconds(cleanup_timeout), version=version,
         )  # fmt: skip
@@ -463,6 +470,14 @@ def _describe(fn: Callable[..., Any], name: str | None, what: str) -> dict[str, 
         "hints": hints,
         "is_async": inspect.iscoroutinefunction(fn),
     }
+
+
+def _queue(queue: str | Queue) -> tuple[str, Queue | None]:
+    """The queue's name, and its limits if it has any."""
+    if isinstance(queue, Queue):
+        return queue.name, queue
+    check_id(queue, what="queue")
+    return queue, None
 
 
 def _check_schedule(definition: WorkflowDefinition) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from durable.decorators import WorkflowFunction, workflows
 from durable.protocol import names, records, values
 from durable.protocol.records import Start
-from durable.runtime import facts, flags, markers
+from durable.runtime import facts, flags, markers, starting
 from durable.runtime.identity import Options
 from durable.runtime.worker import Worker
 from durable.store import REMOTE_PACE, Store
@@ -157,6 +157,9 @@ class World:
             deadline=definition.deadline(now),
             workflow_version=definition.version,
             lock=definition.lock(args, {}),
+            limited=definition.is_limited,
+            queue=definition.queue,
+            priority=workflow.priority,
         )
 
     async def start(
@@ -164,10 +167,13 @@ class World:
     ) -> Start:
         """What a client does: `start` and the marker, then the bell, unless that is lost."""
         start = self.request(workflow, *args)
+        if start.limited:
+            await starting.start(self.store, run, start)
+            return start
         await self.store.create(names.start(run), records.encode(start), nonce=start.nonce)
         await markers.create(self.store, markers.for_start(run, start))
         if ring:
-            await markers.ring(self.store, names.queue_bell("default"), self.system.token())
+            await markers.ring(self.store, names.queue_bell(start.queue), self.system.token())
         return start
 
     async def survive(

@@ -55,7 +55,8 @@ def build(
         nonce=system.token(), queue=definition.queue, version=version,
         workflow_version=definition.version,
         tags=_checked_tags(workflow.tags), created=now, deadline=definition.deadline(now),
-        lock=definition.lock(args, kwargs),
+        lock=definition.lock(args, kwargs), priority=workflow.priority,
+        limited=definition.is_limited,
     )  # fmt: skip
     run = random_id(system) if workflow.run_id is None else workflow.run_id
     return Request(run, start, definition)

@@ -129,7 +129,13 @@ class Schedules:
                 f"{schedule!r} is no schedule", hint='write cron("0 2 * * *") or every("15m")'
             )
         asked = firing.asked_for(
-            definition, name, schedule, call=(args, kwargs), by="client", tags=workflow.tags
+            definition,
+            name,
+            schedule,
+            call=(args, kwargs),
+            by="client",
+            tags=workflow.tags,
+            priority=workflow.priority,
         )
         record = await firing.change(
             self._store, name, lambda there: ticks.declared(there, asked, self._store.now())

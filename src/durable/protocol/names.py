@@ -230,6 +230,8 @@ def history(ended: str, run: str) -> str:
 
 
 LOCKS = "locks/"
+PAUSES = "pauses"
+QUEUES = "queues/"
 SCHEDULES = "schedules/"
 SCHEDULES_CHANGED = "bells/schedules"
 WORKERS = "workers/"
@@ -239,6 +241,41 @@ WORKER_BELLS = "bells/worker-"
 
 def schedule(name: str) -> str:
     return f"{SCHEDULES}{encode_part(name)}"
+
+
+def queue_folder(queue: str) -> str:
+    return f"{QUEUES}{encode_part(queue)}/"
+
+
+def queue_settings(queue: str) -> str:
+    return f"{queue_folder(queue)}settings"
+
+
+def queue_rate(queue: str) -> str:
+    return f"{queue_folder(queue)}rate"
+
+
+def slots(queue: str) -> str:
+    return f"{queue_folder(queue)}slots/"
+
+
+def slot(queue: str, index: int) -> str:
+    return f"{slots(queue)}{index}"
+
+
+def slot_index(name: str) -> int | None:
+    """The number in a slot's name; None if it is not the name of one."""
+    last = name.rsplit("/", 1)[-1]
+    return int(last) if last.isascii() and last.isdigit() else None
+
+
+def pendings(queue: str) -> str:
+    return f"{queue_folder(queue)}pending/"
+
+
+def pending(queue: str, priority: int, created: str, run: str) -> str:
+    """`created` is when the run was started, in UTC. Byte order is the order of turns."""
+    return f"{pendings(queue)}{1000 + priority:04d}-{created}-{encode_part(run)}"
 
 
 def lock(key: str) -> str:

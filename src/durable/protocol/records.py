@@ -58,6 +58,8 @@ class Start(msgspec.Struct, omit_defaults=True):
     deadline: float = 0.0  # when the run fails unless it is over; 0: never
     tick: float = 0.0  # of the schedule that started it
     lock: LockRequest | None = None
+    limited: bool = False  # it needs a slot of its queue
+    priority: int = 0  # in its queue; lower goes first
     workflow_version: str = ""  # `@workflow(version=)`
     origin: Origin | None = None  # of the records that were kept from an earlier instance
 
@@ -321,6 +323,7 @@ class Marker(msgspec.Struct, omit_defaults=True):
     request: Start | None = None
     timer: str = ""
     timer_generation: int = 0
+    slot: int = -1  # of a limited queue: where its slot is to be found
 
 
 class Timer(msgspec.Struct, omit_defaults=True):
@@ -443,6 +446,58 @@ class Waiter(msgspec.Struct, omit_defaults=True):
     nonce: str
 
 
+class QueueRecord(msgspec.Struct, omit_defaults=True):
+    """`queues/<queue>/settings`: the limits of a queue. See durable.protocol.queues.
+
+    `rate`: how many starts, in how many seconds.
+    """
+
+    name: str
+    nonce: str
+    concurrency: int | None = None
+    rate: list[float] | None = None
+    keep_slot: bool = False
+
+
+class Slot(msgspec.Struct, omit_defaults=True):
+    """`queues/<queue>/slots/<i>`: this instance may go on."""
+
+    run: str
+    instance: str
+    workflow: str
+    since: float
+    nonce: str
+
+
+class Pending(msgspec.Struct, omit_defaults=True):
+    """`queues/<queue>/pending/<priority>-<time>-<run>`: it waits for a slot.
+
+    `request` is the whole start request, so that whoever gives it a slot can create a missing
+    `start`; None: `start` is known to be there.
+    """
+
+    run: str
+    instance: str
+    workflow: str
+    nonce: str
+    request: Start | None = None
+
+
+class Starts(msgspec.Struct, omit_defaults=True):
+    """`queues/<queue>/rate`: when the last runs were started, as many as count."""
+
+    nonce: str
+    times: list[float] = []
+
+
+class Pauses(msgspec.Struct, omit_defaults=True):
+    """`pauses`: queues and workflows of which no run is to be taken."""
+
+    nonce: str
+    queues: list[str] = []
+    workflows: list[str] = []
+
+
 class ScheduleRecord(msgspec.Struct, omit_defaults=True):
     """`schedules/<name>`: a schedule and how far it has come. See durable.protocol.ticks.
 
@@ -473,6 +528,8 @@ class ScheduleRecord(msgspec.Struct, omit_defaults=True):
     timeout: float | None = None  # of a run, in seconds from its start
     workflow_version: str = ""
     lock: LockRequest | None = None  # of each run
+    limited: bool = False  # whether each needs a slot of its queue
+    priority: int = 0
     fired: int = 0
     missed: int = 0
     skipped: int = 0

@@ -1,4 +1,4 @@
-"""What stands between a run and its code: the lock of a singleton.
+"""What stands between a run and its code: the lock of a singleton, then a slot of its queue.
 
 Asked after the facts are read and before any of the run's code goes on. The answer is a value:
 the run may go on, it is over without having begun, or it waits and needs no worker.
@@ -18,14 +18,35 @@ from durable.runtime import singletons as locks
 from durable.runtime.cancelling import message
 from durable.runtime.closing import Parked
 from durable.runtime.facts import Facts
+from durable.runtime.lines import Lines
+from durable.runtime.slots import HeldSlot, Slots
 from durable.store import Store
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """Its code may go on. `waited`: until now."""
+    """Its code may go on.
+
+    Attributes:
+        waited: for the lock, until now.
+        place: under this slot of its queue.
+    """
 
     waited: Wait | None = None
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A run's place among those of a limited queue that go on."""
+
+    slots: Slots
+    held: HeldSlot
+
+
+@dataclass(frozen=True)
+class Queued:
+    """It stands in line for a slot."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +59,7 @@ class Turned:
     joined: Holder | None = None
 
 
-Answer = Admitted | Turned | Parked
+Answer = Admitted | Turned | Parked | Queued
 
 
 @dataclass
@@ -47,11 +68,15 @@ class Admission:
 
     Attributes:
         facts: of the run, as just read.
+        lines: what is known of the queues.
+        hint: the number of the slot that the run was woken for; below 0: none is known.
     """
 
     store: Store
     run: str
     facts: Facts
+    lines: Lines
+    hint: int = -1
 
     async def ask(self) -> Answer:
         """Whether the run's code may go on.
@@ -59,18 +84,51 @@ class Admission:
         Raises:
             CorruptFact: the lock is damaged.
         """
+        answer = await self._ask_for_lock()
+        if isinstance(answer, Admitted):
+            return await self._ask_for_slot(answer)
+        return answer
+
+    @property
+    def _begun(self) -> bool:
+        """Whether an earlier owner has left anything of its code."""
+        return bool(self.facts.epochs or self.facts.outcomes() or self.facts.attempts)
+
+    def _cancelled(self) -> Turned:
+        cancelled = RunCancelled(message(self.run, self.facts.cancel))
+        return Turned(failures.from_exception(cancelled), cancelled=True)
+
+    # -- the slot ---------------------------------------------------------------------------------
+
+    async def _ask_for_slot(self, admitted: Admitted) -> Answer:
+        start = self.facts.start
+        slots = await self.lines.slots(start.queue, asked=start.limited)
+        if slots is None:
+            return admitted
+        if self.facts.cancel is not None:
+            # It ends, and cleans up if it has begun: for that nobody has to wait.
+            held = (await slots.all()).held(self.run, start.instance)
+            if held is None:
+                return admitted if self._begun else self._cancelled()
+        else:
+            held = await slots.admit(self.run, start, hint=self.hint)
+        if held is None:
+            return Queued()
+        return Admitted(admitted.waited, Place(slots, held))
+
+    # -- the lock ---------------------------------------------------------------------------------
+
+    async def _ask_for_lock(self) -> Answer:
         request, start, facts = self.facts.start.lock, self.facts.start, self.facts
         if request is None:
             return Admitted()
-        begun = bool(facts.epochs or facts.outcomes() or facts.attempts)
-        if facts.cancel is not None and not begun:
+        if facts.cancel is not None and not self._begun:
             if not await locks.is_mine(self.store, self.run, start, request):
-                cancelled = RunCancelled(message(self.run, facts.cancel))
-                return Turned(failures.from_exception(cancelled), cancelled=True)
+                return self._cancelled()
         held = await locks.take(self.store, self.run, start, request)
         if held is None:
             return await self._admitted(request, lock_wait(facts))
-        if begun and (request.ttl is not None or facts.cancel is not None):
+        if self._begun and (request.ttl is not None or facts.cancel is not None):
             return Admitted()  # the ttl ran out, or a human released it: others have it now
         return await self._turned_away(request, held)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from durable.protocol.queues import Queue
 from durable.protocol.records import LockRequest
 from durable.protocol.retries import Retry
 from durable.protocol.schedules import Schedule
@@ -70,6 +71,7 @@ class WorkflowDefinition(Definition):
         version: of the code, for those who tell runs apart by it.
         schedule: by which workers start it themselves.
         singleton: whose runs go on one at a time.
+        limits: of its queue, if the code gives it any.
         events: the types of the events that it waits for, by name.
         cleanup_timeout: seconds that a cancelled run may take to clean up, and an undo action
             for each attempt.
@@ -80,12 +82,18 @@ class WorkflowDefinition(Definition):
     version: str = ""
     schedule: Schedule | None = None
     singleton: Singleton | None = None
+    limits: Queue | None = None
     events: Mapping[str, object] = field(default_factory=dict)
     cleanup_timeout: float = CLEANUP_TIMEOUT
 
     def deadline(self, started: float) -> float:
         """The deadline of a run that starts then; 0: none. Stored once, in `start`."""
         return 0.0 if self.timeout is None else started + self.timeout
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether its runs need a slot of their queue."""
+        return self.limits is not None and self.limits.is_limited
 
     def lock(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> LockRequest | None:
         """The lock that a run with these arguments needs."""

@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 from durable.protocol import names
 from durable.runtime import flags, markers
+from durable.runtime.dispatcher import Dispatcher
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Options
+from durable.runtime.lines import Lines
 from durable.runtime.peers import Peers
 from durable.runtime.sweeper import Sweeper
 from durable.store import EVERYTHING, Store, Stored, Within
@@ -48,6 +50,9 @@ class Finder:
         holdings: Holdings,
         peers: Peers,
         options: Options,
+        *,
+        dispatcher: Dispatcher,
+        lines: Lines,
     ) -> None:
         self.named: set[str] = set()
         self.idle = False
@@ -57,6 +62,9 @@ class Finder:
         self._holdings = holdings
         self._peers = peers
         self._options = options
+        self._dispatcher = dispatcher
+        self._lines = lines
+        self._lined_up = False  # runs wait for a slot
         self._live: set[str] = set()  # runs that had a marker when all were last listed
         self._list_at = 0.0
         self._whole_at = 0.0
@@ -81,20 +89,32 @@ class Finder:
 
     async def _list_now(self, *, whole: bool) -> None:
         system, pace = self._store.system, self._store.pace
-        planned = self._list_at = system.boot() + pace.busy
+        planned, soon = system.boot() + pace.busy, False
+        self._list_at = planned
         if whole or self.until_idle or not self._is_busy():
             self._whole_at = planned
+            soon = await self._dispatch()
             await self._list(dict.fromkeys(self._options.queues, EVERYTHING))
             if self._whole_at == planned:  # else: somebody was in a hurry meanwhile
-                self._whole_at = system.boot() + pace.slow * system.uniform(0.8, 1.2)
+                period = pace.busy if soon else pace.slow
+                self._whole_at = system.boot() + period * system.uniform(0.8, 1.2)
         else:
             await self._list(
                 {queue: await self._peers.part(queue) for queue in self._options.queues}
             )
         if self._list_at == planned:
             waits = self.until_idle and self.named
-            period = pace.busy if waits or self._is_busy() else pace.slow
+            period = pace.busy if soon or waits or self._is_busy() else pace.slow
             self._list_at = system.boot() + period * system.uniform(0.8, 1.2)
+
+    async def _dispatch(self) -> bool:
+        """Give slots to runs that wait for one, so that the list that follows shows them."""
+        soon, self._lined_up = False, False
+        for queue in self._options.queues:
+            soon |= await self._dispatcher.look(queue)
+            if self.until_idle:
+                self._lined_up |= await self._dispatcher.is_anybody_waiting(queue)
+        return soon
 
     def _is_busy(self) -> bool:
         """Whether there is work, and room for more of it."""
@@ -126,7 +146,7 @@ class Finder:
         if set(parts.values()) == {EVERYTHING}:
             self.named, self._live = set(found.foreign), found.live
             nothing = not found.unowned and not found.foreign
-            self.idle = nothing and self._holdings.is_empty()
+            self.idle = nothing and self._holdings.is_empty() and not self._lined_up
         of_the_dead = [
             stored
             for holder, held in found.foreign.items()
@@ -149,8 +169,11 @@ class Finder:
                 if run is None:
                     continue
                 found.live.add(run)
-                if not self._holdings.serves(stored.meta.get("workflow", "")):
+                workflow = stored.meta.get("workflow", "")
+                if not self._holdings.serves(workflow):
                     continue  # never take what cannot be run
+                if not holder and self._lines.is_paused(queue, workflow):
+                    continue
                 if holder not in {"", self._holdings.identity.id}:
                     found.foreign.setdefault(holder, []).append(stored)
                 elif stored.body is not None and markers.decode(stored) is None:

@@ -108,12 +108,13 @@ def asked_for(
     call: Call,
     by: Literal["code", "client"],
     tags: Mapping[str, str],
+    priority: int = 0,
 ) -> ScheduleRecord:
     """The register of a schedule that runs this workflow.
 
     Args:
         call: the arguments of its runs.
-        tags: of its runs.
+        tags: of its runs; `priority` in their queue as well.
 
     Raises:
         InvalidArguments: they do not fit the function, or cannot be stored.
@@ -125,8 +126,8 @@ def asked_for(
     return ScheduleRecord(
         name=ticks.check_name(name), workflow=definition.name, input=msgspec.Raw(encoded),
         schedule=schedule, nonce="", queue=definition.queue, tags=dict(tags), by=by,
-        timeout=definition.timeout, lock=definition.lock(*call),
-        workflow_version=definition.version,
+        timeout=definition.timeout, workflow_version=definition.version,
+        lock=definition.lock(*call), limited=definition.is_limited, priority=priority,
     )  # fmt: skip
 
 
@@ -167,6 +168,7 @@ async def start_tick(store: Store, record: ScheduleRecord, tick: float, version:
         instance=starting.random_id(store.system), version=version,
         tags={**record.tags, TAG: record.name}, created=now, tick=tick,
         workflow_version=record.workflow_version, lock=record.lock,
+        limited=record.limited, priority=record.priority,
         deadline=0.0 if record.timeout is None else now + record.timeout,
     )  # fmt: skip
     run = ticks.run_id(record.name, tick)

@@ -16,6 +16,7 @@ from durable.runtime.branches import gather_in
 from durable.runtime.closing import Stopped
 from durable.runtime.definitions import Workflows
 from durable.runtime.identity import Identity, Options
+from durable.runtime.lines import Lines
 from durable.runtime.markers import Held
 from durable.runtime.reading import with_body
 from durable.runtime.runner import Runner, Why, Work
@@ -34,6 +35,7 @@ class Holdings:
     Args:
         on_change: called when a place became free or the lease was lost: look for work.
         on_parked: told of each run that was parked, with its queue and until when.
+        lines: what is known of the queues.
 
     Attributes:
         refusal: why the store would not have the lease renewed: nothing is taken any more.
@@ -48,6 +50,7 @@ class Holdings:
         tasks: anyio.abc.TaskGroup,
         on_change: Callable[[], None],
         on_parked: Callable[[str, str, float | None], None],
+        lines: Lines,
     ) -> None:
         self.runners: dict[str, Runner] = {}
         self.refusal: StoreRefused | None = None
@@ -59,6 +62,7 @@ class Holdings:
         self._tasks = tasks
         self._on_change = on_change
         self._on_parked = on_parked
+        self._lines = lines
         self._open = True
         self._solitude = Solitude()
         self._taking: set[str] = set()
@@ -243,7 +247,7 @@ class Holdings:
             around=identity.around, workflows=self._workflows, worker=identity.id,
             label=self._options.label, version=self._options.version, solitude=self._solitude,
             spawn=self._spawn, spawn_last=lambda work: self._spawn_last(identity, run, work),
-            held=held, why=why,
+            held=held, why=why, lines=self._lines,
         )  # fmt: skip
         self.runners[run] = runner
         self._solitude.runs.add(run)

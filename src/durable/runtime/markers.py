@@ -146,13 +146,24 @@ async def let_go(store: Store, held: Held, look: Callable[[], Awaitable[bool]]) 
 
 
 async def wake(
-    store: Store, run: str, start: Start, *, flagged: bool = False, nonce: Callable[[], str]
+    store: Store,
+    run: str,
+    start: Start,
+    *,
+    flagged: bool = False,
+    nonce: Callable[[], str],
+    slot: int = -1,
 ) -> None:
-    """Make sure that somebody looks at the run after this moment; then ring."""
+    """Make sure that somebody looks at the run after this moment; then ring.
+
+    Args:
+        flagged: it has an attention hint.
+        slot: of its queue, that it was given.
+    """
     while True:
         mark = nonce()
         fresh = msgspec.structs.replace(
-            for_start(run, start), nonce=mark, why="wake", flagged=flagged
+            for_start(run, start), nonce=mark, why="wake", flagged=flagged, slot=slot
         )
         written = await create(store, fresh)
         if isinstance(written, Written):
@@ -163,7 +174,7 @@ async def wake(
         there = decode(current)
         if there is None:
             return None  # a stranger's object blocks this run: `durable list` shows what is there
-        marker = msgspec.structs.replace(there, nonce=mark)
+        marker = msgspec.structs.replace(there, nonce=mark, slot=max(slot, there.slot))
         touched = await _replace(store, current, marker)
         if isinstance(touched, Written) or touched.current is not None:
             bell = names.worker_bell(marker.holder) if marker.holder else None

@@ -14,10 +14,11 @@ import msgspec
 from durable.errors import RunCancelled, StoreError
 from durable.protocol import failures, moments, names, records, values
 from durable.protocol.journal import Journal, seen, suspicion
-from durable.protocol.records import Cancel, Epoch, History, Parent, Result, Status, Wait
+from durable.protocol.queues import SLOT_PATH
+from durable.protocol.records import Cancel, Epoch, History, Parent, Result, Start, Status, Wait
 from durable.protocol.singletons import ending
 from durable.runtime import admission, markers, singletons, timers, undoing
-from durable.runtime.admission import Admission, Admitted, Turned
+from durable.runtime.admission import Admission, Admitted, Place, Queued, Turned
 from durable.runtime.cancelling import message
 from durable.runtime.children import cancel_open, owned_in
 from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped
@@ -26,6 +27,7 @@ from durable.runtime.execution import Execution
 from durable.runtime.facts import CorruptFact, Facts, decode_result, load, read_start
 from durable.runtime.flags import flag, unflag
 from durable.runtime.flags import read as read_flag
+from durable.runtime.lines import Lines
 from durable.runtime.markers import Held
 from durable.runtime.solitude import Solitude
 from durable.runtime.surroundings import Progress, Surroundings
@@ -52,6 +54,8 @@ class Runner:
         spawn: starts a task of the worker.
         spawn_last: the same for the last thing done for a run; it ends with the lease.
         parked: until when, once it is.
+        lines: what the worker knows of its queues.
+        place: its slot, if its queue is limited and it has one.
     """
 
     around: Surroundings
@@ -60,6 +64,7 @@ class Runner:
     label: str
     version: str
     solitude: Solitude
+    lines: Lines
     spawn: Callable[[Work], None]
     spawn_last: Callable[[Work], None]
     held: Held
@@ -71,6 +76,7 @@ class Runner:
     hopeless: Attention | None = None  # why a cancelled run ends without its code
     gone: anyio.Event = field(default_factory=anyio.Event)
     parked: Parked | None = None
+    place: Place | None = None
     _stop: Stopped | None = None
     _draining: bool = False
     _touched: bool = False
@@ -146,7 +152,9 @@ class Runner:
 
     async def _admit(self, facts: Facts, definition: WorkflowDefinition) -> bool:
         try:
-            answer = await Admission(self.around.store, self.run, facts).ask()
+            answer = await Admission(
+                self.around.store, self.run, facts, self.lines, self.held.marker.slot
+            ).ask()
         except CorruptFact as e:
             return await self._park(facts, Attention("corrupt", str(e), hint=_CORRUPT_HINT))
         match answer:
@@ -154,8 +162,12 @@ class Runner:
                 return await self._finish(facts, await self._record(facts, _of_turned(turned)))
             case Parked() as parked:
                 return await self._park_waiting(facts, parked)
-            case Admitted(waited) if waited is not None:
-                self._passed(facts, waited)
+            case Queued():
+                return await self._stand_in_line(facts)
+            case Admitted(waited, place):
+                self.place = place
+                if waited is not None:
+                    self._passed(facts, waited)
         return await self._execute(facts, definition)
 
     # -- before -----------------------------------------------------------------------------------
@@ -323,6 +335,7 @@ class Runner:
         await self._cancel_children(facts)
         if self.held.marker.flagged or not facts.fresh:
             await unflag(store, start.queue, self.run)
+        await self._give_up_place(start)
         await singletons.end(store, self.run, start, admission.lock_wait(facts))
         for wait in facts.waiting():
             self._passed(facts, wait)
@@ -374,6 +387,8 @@ class Runner:
         if self.execution is not None:
             await self.execution.publishing.flush()
         await timers.put(self.around.store, self.held.marker, facts.start.instance, parked)
+        if self.place is not None and not self.place.slots.settings.keep_slot:
+            await self._give_up_place(facts.start)
 
         async def touched() -> bool:
             return True
@@ -384,6 +399,35 @@ class Runner:
             return True
         self.why = "wake"
         return False
+
+    async def _stand_in_line(self, facts: Facts) -> bool:
+        """Whoever dispatches the queue wakes the run once it has a slot."""
+        if facts.fresh:
+            # A marker may only go once a fact other than `start` is there.
+            wait = Wait(SLOT_PATH, "slot", facts.start.queue, 0, self._token(), self._now())
+            name = names.wait(self.run, facts.start.instance, SLOT_PATH)
+            await self.around.store.create(name, records.encode(wait), nonce=wait.nonce)
+
+        async def touched() -> bool:
+            return True
+
+        return await markers.let_go(self.around.store, self.held, touched)
+
+    async def _give_up_place(self, start: Start) -> None:
+        """Others may go on: hand the slot to the next, or whatever slot names this instance.
+
+        Under the limits that hold now: they may have changed, and the queue may be paused.
+        """
+        place, self.place = self.place, None
+        asked = start.limited or place is not None
+        slots = await self.lines.slots(start.queue, asked=asked)
+        if slots is None:
+            return
+        held = place.held if place is not None else None
+        if held is None:
+            held = (await slots.all()).held(self.run, start.instance)
+        if held is not None:
+            await slots.give_up(held, by=self.run)
 
     def _passed(self, facts: Facts, wait: Wait) -> None:
         """A wait that an earlier owner began is over: nobody needs to wake the run for it."""
@@ -426,6 +470,8 @@ class Runner:
             await store.create(name, records.encode(claim), nonce=claim.nonce)
         if marker.timer:
             self._drop(marker.timer)  # else it would wake the run for the same trouble
+        if facts is not None:
+            await self._give_up_place(facts.start)
         await flag(
             store, marker, attention, version=self.version, now=self._now(), token=self._token()
         )

@@ -10,7 +10,7 @@ import anyio
 from durable.errors import StoreUnavailable
 from durable.protocol import names, records
 from durable.protocol.records import Start
-from durable.runtime import markers
+from durable.runtime import markers, slots
 from durable.runtime.branches import gather_in
 from durable.store import Refused, Store, Written
 from durable.system import System
@@ -27,8 +27,9 @@ def random_id(system: System) -> str:
 async def start(store: Store, run: str, start: Start) -> Written | Refused:
     """Start the run unless its id exists; returns what became of `start`.
 
-    Two writes in parallel, and one ring if the marker is new. A marker made for an id that turns
-    out to exist stays: whoever takes it finds out.
+    Two writes in parallel, and one ring if the marker is new. A run of a limited queue gets a
+    place in line instead of the marker. Either made for an id that turns out to exist stays:
+    whoever takes it finds out.
 
     Raises:
         StoreUnavailable: it may have started; ask again with the same id.
@@ -37,13 +38,22 @@ async def start(store: Store, run: str, start: Start) -> Written | Refused:
     marked, started = await gather_in(
         None,
         (
-            markers.create(store, markers.for_start(run, start)),
+            _announcement(store, run, start),
             store.create(names.start(run), records.encode(start), nonce=start.nonce),
         ),
     )
     if isinstance(marked, Written):
         await announce(store, names.queue_bell(start.queue))
     return started
+
+
+async def _announcement(store: Store, run: str, start: Start) -> Written | Refused:
+    """What makes workers look at the run."""
+    if not start.limited:
+        return await markers.create(store, markers.for_start(run, start))
+    pending = slots.pending_of(run, start, nonce=start.nonce)
+    name = slots.pending_name(run, start)
+    return await store.create(name, records.encode(pending), nonce=pending.nonce)
 
 
 async def announce(store: Store, bell: str) -> None:

@@ -17,9 +17,11 @@ from durable.errors import StoreError, StoreRefused
 from durable.protocol.records import Start
 from durable.runtime import markers
 from durable.runtime.definitions import Workflows
+from durable.runtime.dispatcher import Dispatcher
 from durable.runtime.finder import Finder
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Options
+from durable.runtime.lines import Lines
 from durable.runtime.neighbours import Neighbours
 from durable.runtime.peers import SHOWN_PERIOD, Peers
 from durable.runtime.promoter import Promoter
@@ -31,6 +33,7 @@ from durable.store import Refused, Store, Written
 log = logging.getLogger("durable")
 
 TIDY_PERIOD = 600.0  # seconds
+RELEASE_TIMEOUT = 1.0  # seconds, for leases that run out by themselves
 PROBE_PERIOD = 1.0  # seconds between looks at lock files of workers on this host
 
 
@@ -58,6 +61,7 @@ class Worker:
             store, workflows, version=self.options.version, on_start=self.nudge,
             polls=self.options.polls,
         )  # fmt: skip
+        self._lines = Lines(store, self.options.queues, workflows)
         self._sweeper = Sweeper(store=store, runtime_folder=self.options.runtime_folder)
         self._holdings: Holdings
         self._finder: Finder
@@ -104,11 +108,15 @@ class Worker:
         async with anyio.create_task_group() as tasks:
             self._holdings = Holdings(
                 self.store, self.workflows, self.options, tasks=tasks, on_change=self._on_change,
-                on_parked=self._on_parked,
+                on_parked=self._on_parked, lines=self._lines,
             )  # fmt: skip
+            dispatcher = Dispatcher(self.store, self._lines, label=self.options.label)
             self._promoter = Promoter(self.store, polling=polling)
             peers = Peers(self.store, self._holdings, self.options, self.workflows)
-            self._finder = Finder(self.store, self._sweeper, self._holdings, peers, self.options)
+            self._finder = Finder(
+                self.store, self._sweeper, self._holdings, peers, self.options,
+                dispatcher=dispatcher, lines=self._lines,
+            )  # fmt: skip
             self._finder.until_idle = until_idle
             # What is asked again at once when there is news.
             self._nudges = {
@@ -127,6 +135,8 @@ class Worker:
             self._follows = not polling
             tasks.start_soon(self._repeat, self.store.pace.bell, self._promote)
             if polling:
+                await self._lines.learn()
+                tasks.start_soon(self._repeat, self.store.pace.slow, self._lines.learn)
                 tasks.start_soon(self._repeat, self.store.pace.bell, self._poll)
                 tasks.start_soon(self._repeat, SHOWN_PERIOD, peers.show)
                 tasks.start_soon(self._repeat, PROBE_PERIOD, self._watch, neighbours)
@@ -141,6 +151,8 @@ class Worker:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._holdings.drain()
+                    with anyio.move_on_after(RELEASE_TIMEOUT):
+                        await dispatcher.close()
                     await peers.hide()
                     self.drained.set()
             tasks.cancel_scope.cancel()

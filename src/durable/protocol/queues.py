@@ -1,0 +1,132 @@
+"""Limited queues: at most N of their runs go on at once, and which of those that wait goes next.
+
+A run of a limited queue goes on only while one of the N objects `queues/<queue>/slots/<i>` names
+its instance. Slots are created, so there are never more than N, and a slot belongs to a run, not
+to a process: it stays across crashes and takeovers, until the run ends or parks.
+
+Who waits is `queues/<queue>/pending/<priority>-<time>-<run>`; byte order is the order of turns.
+The rules that keep a slot from being lost or held twice:
+
+- a slot of a run that is not over is given up by the run's holder alone. Whoever doubts that a
+  run still needs its slot wakes the run, and its holder finds out;
+- who has made a slot looks at all of them again: if the run holds a lower one, it deletes its own;
+- a run that holds several relies on the lowest;
+- `pending` goes only after the run has a slot and was woken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from durable.errors import UsageError
+from durable.protocol import durations
+from durable.protocol.names import check_id
+from durable.protocol.records import QueueRecord, Slot
+
+SLOTS_MAX = 1000  # of a queue that has a rate and no concurrency; one list shows them all
+RATE_MAX = 1000  # starts in one period; each is remembered
+PRIORITY_MAX = 999
+SLOT_PATH = "slot"  # of the wait; calls have an ordinal or a key in their path
+
+
+class Rate(NamedTuple):
+    """At most `starts` in any `per` seconds."""
+
+    starts: int
+    per: float
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A queue and its limits: `@workflow(queue=Queue("emails", concurrency=3))`.
+
+    Args:
+        name: where workers look for its runs.
+        concurrency: how many of its runs go on at once, over all workers; None: no limit.
+        rate: `(n, per)`: at most n runs start in any period of that length, such as
+            `(100, "1m")`, as exactly as the workers' ideas of the store's time agree.
+        keep_slot: a run keeps its place while it is parked (sleeps, waits); by default others go
+            on meanwhile, and it waits for a place again.
+
+    Raises:
+        UsageError: a limit that cannot be.
+        InvalidId: the name cannot be part of an object's name.
+    """
+
+    name: str
+    concurrency: int | None = None
+    rate: tuple[int, durations.Duration] | None = None
+    keep_slot: bool = False
+
+    def __post_init__(self) -> None:
+        check_id(self.name, what="queue")
+        if self.concurrency is not None and not 1 <= self.concurrency <= SLOTS_MAX:
+            raise UsageError(
+                f"concurrency={self.concurrency!r} of queue {self.name!r}: from 1 to {SLOTS_MAX}"
+            )
+        if self.rate is not None and not (
+            1 <= self.rate[0] <= RATE_MAX and durations.seconds(self.rate[1]) > 0
+        ):
+            raise UsageError(
+                f"rate={self.rate!r} of queue {self.name!r}: from 1 to {RATE_MAX} runs in a time"
+            )
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether its runs need a slot."""
+        return self.concurrency is not None or self.rate is not None
+
+    def record(self) -> QueueRecord:
+        """As it stands in the store."""
+        rate = None if self.rate is None else Rate(self.rate[0], durations.seconds(self.rate[1]))
+        return QueueRecord(
+            name=self.name, concurrency=self.concurrency, nonce="",
+            rate=None if rate is None else list(rate), keep_slot=self.keep_slot,
+        )  # fmt: skip
+
+
+def check_priority(priority: int) -> int:
+    """A priority that names can hold.
+
+    Raises:
+        UsageError: it is out of range.
+    """
+    if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
+        raise UsageError(
+            f"priority={priority!r}: from -{PRIORITY_MAX} (first) to {PRIORITY_MAX} (last)"
+        )
+    return priority
+
+
+# -- slots ----------------------------------------------------------------------------------------
+
+
+def count(settings: QueueRecord) -> int:
+    """How many slots the queue has."""
+    return SLOTS_MAX if settings.concurrency is None else settings.concurrency
+
+
+def own(slots: Mapping[int, Slot], run: str, instance: str) -> int | None:
+    """The slot that this instance relies on: the lowest that names it."""
+    mine = (i for i, slot in slots.items() if (slot.run, slot.instance) == (run, instance))
+    return min(mine, default=None)
+
+
+def free(slots: Iterable[int], settings: QueueRecord) -> list[int]:
+    """The slots that nobody holds, lowest first."""
+    return sorted(set(range(count(settings))) - set(slots))
+
+
+# -- rate -----------------------------------------------------------------------------------------
+
+
+def may_start(starts: list[float], rate: Rate, now: float) -> int:
+    """How many more runs may start now, given the moments of the last starts."""
+    return max(0, rate.starts - sum(now - moment < rate.per for moment in starts))
+
+
+def started(starts: list[float], rate: Rate, now: float, more: int) -> list[float]:
+    """The last starts, `more` at `now` included; only those that count are kept."""
+    return [*starts, *[now] * more][-rate.starts :]
