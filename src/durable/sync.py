@@ -560,6 +560,14 @@ if TYPE_CHECKING:
         ) -> tuple[str, ...]: ...
         def remove(self, name: str) -> None: ...
 
+    class Queues:
+        """All queues, with methods that block; see `durable.client.Queues`."""
+
+        def __init__(self, bridge: _Bridge, wrapped: async_client.Queues) -> None: ...
+        def list(self) -> Iterator[async_client.QueueSummary]: ...
+        def pause(self, *, queue: str | None = None, workflow: str | None = None) -> None: ...
+        def resume(self, *, queue: str | None = None, workflow: str | None = None) -> None: ...
+
     class Coordination:
         """The client's words for coordination; see `durable.client.Coordination`."""
 
@@ -615,6 +623,8 @@ if TYPE_CHECKING:
         ) -> R: ...
         @property
         def schedules(self) -> Schedules: ...
+        @property
+        def queues(self) -> Queues: ...
         def get(self, id: str) -> Handle[Any]: ...
         def list(
             self,
@@ -669,6 +679,7 @@ else:
     Catalog = _blocking(catalog.Catalog)
     Leases = _blocking(leases.Leases, Catalog)
     Schedules = _blocking(async_client.Schedules)
+    Queues = _blocking(async_client.Queues)
     Coordination = _blocking(async_client.Coordination)
     Client = _blocking(async_client.Client, Coordination)
 
@@ -679,6 +690,7 @@ _TWINS: dict[type, Callable[[_Bridge, Any], object]] = {
     documents.Document: Document,
     leases.Lease: Lease,
     leases.Leases: Leases,
+    async_client.Queues: Queues,
     async_client.Schedules: Schedules,
 }
 

@@ -43,6 +43,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         _sweep,
         _workers,
         _schedules,
+        _queues,
         _replay,
         _export,
         _import,
@@ -231,6 +232,13 @@ def _import(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     _command(commands, "demo", "demo", "two workers, one is killed, the other finishes its run")
+
+
+def _queues(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "queues", "queueing", "how long the queues are; pause and resume")
+    parser.add_argument("verb", nargs="?", default="list", choices=("list", "pause", "resume"))
+    parser.add_argument("name", metavar="QUEUE", nargs="?", help="to pause or resume")
+    parser.add_argument("--workflow", metavar="NAME", help="all runs of it, in whatever queue")
 
 
 def _schedules(commands: argparse._SubParsersAction[_Parser]) -> None:

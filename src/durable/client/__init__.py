@@ -14,6 +14,8 @@ from durable.client.coordination import Coordination as Coordination
 from durable.client.handles import Ended as Ended
 from durable.client.handles import Handle as Handle
 from durable.client.listing import RunSummary as RunSummary
+from durable.client.queues import Queues as Queues
+from durable.client.queues import QueueSummary as QueueSummary
 from durable.client.reading import Status as Status
 from durable.client.reading import StepSummary as StepSummary
 from durable.client.schedules import Schedules as Schedules
@@ -27,6 +29,8 @@ __all__ = [
     "Coordination",
     "Ended",
     "Handle",
+    "QueueSummary",
+    "Queues",
     "RunSummary",
     "ScheduleSummary",
     "Schedules",

@@ -16,6 +16,7 @@ from durable.client import reading, requests, skipping
 from durable.client.coordination import Coordination
 from durable.client.handles import Handle, Looks, outcome_of, recorded
 from durable.client.listing import RunList
+from durable.client.queues import Queues
 from durable.client.repair import Repair
 from durable.client.requests import Request
 from durable.client.schedules import Schedules
@@ -94,6 +95,7 @@ class Client(Coordination, Repair):
         self._observe = observe
         self._options = options
         self._schedules = Schedules(store, self._code_version)
+        self._queues = Queues(store)
         self._workflows: dict[str, WorkflowDefinition] = {}
         self._version = ""
         self._worker: Worker | None = None
@@ -219,6 +221,11 @@ class Client(Coordination, Repair):
         `remove`.
         """
         return self._schedules
+
+    @property
+    def queues(self) -> Queues:
+        """All queues: `list`, `pause`, `resume`."""
+        return self._queues
 
     # -- inside ------------------------------------------------------------------------------------
 

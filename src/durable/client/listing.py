@@ -10,10 +10,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from durable.client.reading import Status, Workers, damage
+from durable.client.reading import Status, Workers, damage, in_line
 from durable.protocol import names
 from durable.protocol.records import Attention, History
-from durable.runtime import reading, timers
+from durable.runtime import reading, slots, timers
+from durable.runtime.lines import read_pauses
 from durable.store import Store
 
 H = TypeVar("H", Attention, History)
@@ -90,12 +91,15 @@ class RunList:
 
     async def _open_and_today(self) -> list[RunSummary]:
         """Runs that are not over, unless they have just ended, then those that ended today."""
-        live = await self._live()  # first: a run that ends meanwhile is then in the history
+        in_line = await self._in_line()  # first: a run that gets its slot meanwhile is then live
+        live = (
+            await self._live()
+        )  # before the rest: a run that ends meanwhile is then in the history
         flagged = await self._flagged()
         parked = await self._parked()
         today = await self._ended(f"history/{self._today}/")
         over = {(summary.id, summary.instance) for summary in today}
-        waiting = _first_of_each(live, flagged, parked)
+        waiting = _first_of_each(live, flagged, in_line, parked)
         waiting = [s for s in waiting if (s.id, s.instance) not in over]
         waiting.sort(key=lambda s: s.started, reverse=True)
         return waiting + today
@@ -120,6 +124,24 @@ class RunList:
             instance = stored.meta.get("instance", "")
             started = _seconds(stored.meta.get("created", "")) or stored.created
             found.append(RunSummary(run, workflow, status, instance, started))
+        return found
+
+    async def _in_line(self) -> list[RunSummary]:
+        """Those that wait for a slot of a limited queue."""
+        found = []
+        pauses, workers = await read_pauses(self._store), await Workers.read(self._store)
+        async for stored in self._store.list(names.QUEUES):
+            queue = names.pending_queue(stored.name)
+            full = None if queue is None else await reading.with_body(self._store, stored)
+            pending = None if full is None else slots.decode_pending(full)
+            if queue is not None and pending is not None:
+                unserved = workers.why_unserved(pending.workflow, queue)
+                found.append(
+                    RunSummary(
+                        pending.run, pending.workflow, in_line(queue, pauses, unserved),
+                        pending.instance, pending.created or stored.created,
+                    )
+                )  # fmt: skip
         return found
 
     async def _flagged(self) -> list[RunSummary]:

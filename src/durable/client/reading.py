@@ -11,10 +11,21 @@ import msgspec
 
 from durable.errors import NeedsAttention, NotFound
 from durable.protocol import leases, moments, names, records, singletons, values
-from durable.protocol.records import Holder, Lease, Presence, Published, Result, Start, Step, Wait
+from durable.protocol.records import (
+    Holder,
+    Lease,
+    Pauses,
+    Presence,
+    Published,
+    Result,
+    Start,
+    Step,
+    Wait,
+)
 from durable.runtime import facts as facts_of_runs
-from durable.runtime import flags, reading
+from durable.runtime import flags, reading, slots
 from durable.runtime.facts import CorruptFact, Facts
+from durable.runtime.lines import read_pauses
 from durable.store import Store, Stored
 
 W = TypeVar("W", Lease, Presence)
@@ -218,11 +229,25 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     result = await read_result(store, run, start.instance)  # it may have ended meanwhile
     if result is not None:
         return Status(result.status, singletons.ending(result))
+    if await store.read(slots.pending_name(run, start)) is not None:
+        unserved = (await Workers.read(store)).why_unserved(start.workflow, start.queue)
+        return in_line(start.queue, await read_pauses(store), unserved)
     facts = await facts_of_runs.load(store, run)
     if facts is not None and facts.result is None and facts.waiting():
         return Status("parked", what_it_waits_for(facts.waiting()))
     why = "its start was interrupted: start it again under the same id, or retry it"
     return Status("waiting", why, interrupted=True)
+
+
+def in_line(queue: str, pauses: Pauses, unserved: str) -> Status:
+    """The status of a run that waits for a slot of its queue.
+
+    Args:
+        pauses: what is paused.
+        unserved: why no worker would take it; empty if one would.
+    """
+    paused = ", which is paused" if queue in pauses.queues else ""
+    return Status("waiting", unserved or f"in line for a slot of queue {queue!r}{paused}")
 
 
 def what_it_waits_for(waits: list[Wait]) -> str:
@@ -351,15 +376,15 @@ class Workers:
     def status(self, workflow: str, queue: str, holder: str) -> Status:
         """Of a run that has a marker with that holder."""
         if not holder:
-            return Status("waiting", self._why_unserved(workflow, queue))
+            return Status("waiting", self.why_unserved(workflow, queue))
         held_by = self.found.get(holder)
         if held_by is not None and held_by.state == "alive":
             return Status("running")
         died = f"its worker {held_by.label or holder} is gone" if held_by else "its worker is gone"
-        unserved = self._why_unserved(workflow, queue)
+        unserved = self.why_unserved(workflow, queue)
         return Status("waiting", f"{died}; {unserved or 'the next one to look takes it over'}")
 
-    def _why_unserved(self, workflow: str, queue: str) -> str:
+    def why_unserved(self, workflow: str, queue: str) -> str:
         """Why nobody takes it; empty if somebody will."""
         alive = [w for w in self.found.values() if w.state == "alive" and w.queues]
         if not alive:

@@ -278,6 +278,12 @@ def pending(queue: str, priority: int, created: str, run: str) -> str:
     return f"{pendings(queue)}{1000 + priority:04d}-{created}-{encode_part(run)}"
 
 
+def pending_queue(name: str) -> str | None:
+    """The queue in the name of a place in line; None if it is not the name of one."""
+    parts = name.split("/")
+    return unquote(parts[1]) if len(parts) == 4 and parts[2] == "pending" else None
+
+
 def lock(key: str) -> str:
     return f"{LOCKS}{encode_part(key)}"
 

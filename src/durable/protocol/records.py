@@ -480,6 +480,7 @@ class Pending(msgspec.Struct, omit_defaults=True):
     instance: str
     workflow: str
     nonce: str
+    created: float = 0.0  # of the run
     request: Start | None = None
 
 

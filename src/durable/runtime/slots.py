@@ -298,4 +298,9 @@ def pending_name(run: str, start: Start) -> str:
 
 def pending_of(run: str, start: Start, *, nonce: str) -> Pending:
     """The place in line of a run that is just being started."""
-    return Pending(run, start.instance, start.workflow, nonce, request=start)
+    return Pending(run, start.instance, start.workflow, nonce, start.created, request=start)
+
+
+def decode_pending(stored: Stored) -> Pending | None:
+    """The record in a place in line that came with its body; None if it is none."""
+    return reading.decoded(stored, _pending)

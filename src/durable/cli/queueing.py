@@ -1,0 +1,63 @@
+"""`queues`: how long they are, who holds their slots, and whether they are paused."""
+
+from __future__ import annotations
+
+import argparse
+
+import anyio
+
+from durable.cli import exits, output
+from durable.cli.exits import PATIENCE
+from durable.client import QueueSummary, connect
+from durable.errors import UsageError
+
+
+def queues(arguments: argparse.Namespace) -> int:
+    """List the queues, or pause or resume one, or all runs of a workflow."""
+    if arguments.verb == "list":
+        return _list(arguments)
+    if arguments.name is None and arguments.workflow is None:
+        raise UsageError(f"`durable queues {arguments.verb}` needs a QUEUE, or --workflow NAME")
+    anyio.run(_set, arguments)
+    what = [f"queue {arguments.name!r}"] if arguments.name is not None else []
+    what += [f"workflow {arguments.workflow!r}"] if arguments.workflow is not None else []
+    done = {"pause": "paused", "resume": "resumed"}[arguments.verb]
+    if arguments.json:
+        output.document({"queue": arguments.name, "workflow": arguments.workflow, "done": done})
+    else:
+        print(f"{' and '.join(what)}: {done}")
+    return exits.DONE
+
+
+async def _set(arguments: argparse.Namespace) -> None:
+    async with connect(arguments.store, patience=PATIENCE) as client:
+        change = client.queues.pause if arguments.verb == "pause" else client.queues.resume
+        await change(queue=arguments.name, workflow=arguments.workflow)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    found, now = anyio.run(_read, arguments)
+    if arguments.json:
+        output.document({"queues": found})
+    elif found:
+        heads = ("queue", "limit", "state", "waiting", "oldest", "running", "slots held by")
+        output.table(heads, [_row(queue, now) for queue in found])
+    else:
+        print("no queues")
+    return exits.DONE
+
+
+async def _read(arguments: argparse.Namespace) -> tuple[list[QueueSummary], float]:
+    async with connect(arguments.store, patience=PATIENCE) as client:
+        return [queue async for queue in client.queues.list()], client.store.now()
+
+
+def _row(queue: QueueSummary, now: float) -> tuple[str, ...]:
+    limits = [] if queue.concurrency is None else [f"{queue.concurrency} at once"]
+    if queue.rate is not None:
+        limits.append(f"{queue.rate[0]} in {output.lasting(queue.rate[1])}")
+    oldest = "" if queue.oldest is None else output.lasting(max(0.0, now - queue.oldest))
+    return (
+        queue.name, ", ".join(limits), "paused" if queue.paused else "open", str(queue.depth),
+        oldest, str(queue.running), output.cut(", ".join(queue.holders)),
+    )  # fmt: skip
