@@ -99,7 +99,8 @@ class Lines:
         """Read what may have changed; the first time, write what the code says."""
         if not self._declared:
             for queue in self._of_code().values():
-                await declare(self._store, queue)
+                if queue.name in self._queues:
+                    await declare(self._store, queue)
             self._declared = True
         self.pauses = await read_pauses(self._store)
         for name in self._queues:
