@@ -196,7 +196,7 @@ class WorkflowFunction(Durable[P, R]):
             )
         return ChildStart(
             scope, self.definition, (args, kwargs),
-            run=self.run_id, tags=self.tags, owned=not self.detached,
+            run=self.run_id, tags=self.tags, owned=not self.detached, priority=self.priority,
         )  # fmt: skip
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:

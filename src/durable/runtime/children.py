@@ -19,7 +19,14 @@ from typing import Any, Generic, TypeVar
 import anyio
 import msgspec
 
-from durable.errors import ChildCancelled, ChildGone, Conflict, RunFailed, StoreError
+from durable.errors import (
+    ChildCancelled,
+    ChildGone,
+    Conflict,
+    RunFailed,
+    SingletonTaken,
+    StoreError,
+)
 from durable.protocol import digests, failures, names, values
 from durable.protocol.records import Parent, Result, Start, Step
 from durable.runtime import asking, starting
@@ -86,7 +93,7 @@ class ChildStart(Call[ChildHandle[R]]):
         InvalidArguments: the arguments do not fit, or cannot be stored.
     """
 
-    __slots__ = ("definition", "input", "owned", "run", "tags")
+    __slots__ = ("definition", "input", "lock", "owned", "priority", "run", "tags")
 
     def __init__(
         self,
@@ -97,6 +104,7 @@ class ChildStart(Call[ChildHandle[R]]):
         run: str | None,
         tags: Mapping[str, str],
         owned: bool,
+        priority: int,
     ) -> None:
         args, kwargs = call
         signature, hints = definition.signature, definition.hints
@@ -107,6 +115,8 @@ class ChildStart(Call[ChildHandle[R]]):
         self.input = msgspec.Raw(encoded)
         self.owned = owned
         self.tags = tags
+        self.lock = definition.lock(args, kwargs)
+        self.priority = priority
         self.run = run or _child_id(scope.execution.run_id, scope.execution.instance, self.path)
 
     def course(self, branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:
@@ -183,7 +193,8 @@ class Children:
             workflow=definition.name, input=call.input, queue=definition.queue,
             instance=starting.random_id(around.system), nonce=around.system.token(),
             tags=dict(call.tags), created=now, deadline=definition.deadline(now),
-            workflow_version=definition.version, parent=parent,
+            workflow_version=definition.version, parent=parent, lock=call.lock,
+            limited=definition.is_limited, priority=call.priority,
         )  # fmt: skip
         try:
             written = await around.launch(around.store, call.run, start)
@@ -261,6 +272,13 @@ class Children:
             failed = RunFailed(f"child run {run!r} failed: {said}", run=run)
             failed.__cause__ = failures.rebuild(result.failure)
             return self._failed(call, failed), None
+        holder = result.skipped or result.joined
+        if holder is not None:
+            # Its end wakes the parent; that of another run does not.
+            said = f"child run {run!r} stepped aside for run {holder.run!r}"
+            aside = RunFailed(said, run=run)
+            aside.__cause__ = SingletonTaken(said, holder=holder.run, since=holder.since)
+            return self._failed(call, aside), None
         if isinstance(result.value, msgspec.UnsetType):
             return self.performer.recorder.outcome(call, "value"), None
         try:
