@@ -12,7 +12,7 @@ import msgspec
 
 from durable.client.reading import Status, Workers, damage, in_line
 from durable.protocol import names
-from durable.protocol.records import Attention, History
+from durable.protocol.records import Attention, History, Pending
 from durable.runtime import reading, slots, timers
 from durable.runtime.lines import read_pauses
 from durable.store import Store
@@ -128,21 +128,24 @@ class RunList:
 
     async def _in_line(self) -> list[RunSummary]:
         """Those that wait for a slot of a limited queue."""
-        found = []
-        pauses, workers = await read_pauses(self._store), await Workers.read(self._store)
+        waiting: list[tuple[str, Pending, float]] = []
         async for stored in self._store.list(names.QUEUES):
             queue = names.pending_queue(stored.name)
             full = None if queue is None else await reading.with_body(self._store, stored)
             pending = None if full is None else slots.decode_pending(full)
             if queue is not None and pending is not None:
-                unserved = workers.why_unserved(pending.workflow, queue)
-                found.append(
-                    RunSummary(
-                        pending.run, pending.workflow, in_line(queue, pauses, unserved),
-                        pending.instance, pending.created or stored.created,
-                    )
-                )  # fmt: skip
-        return found
+                waiting.append((queue, pending, pending.created or stored.created))
+        if not waiting:
+            return []
+        pauses, workers = await read_pauses(self._store), await Workers.read(self._store)
+        return [
+            RunSummary(
+                pending.run, pending.workflow,
+                in_line(queue, pauses, workers.why_unserved(pending.workflow, queue)),
+                pending.instance, created,
+            )
+            for queue, pending, created in waiting
+        ]  # fmt: skip
 
     async def _flagged(self) -> list[RunSummary]:
         found = []
