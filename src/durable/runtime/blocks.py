@@ -35,13 +35,14 @@ class Block:
         self._call = EventWait(scope, None, None, seconds)
         self.scope = scope.within(f"{self._call.path}/")
         self._guard = scope.within(self.scope.prefix)  # of the wait; closed when the block ends
-        self._done = anyio.Event()
-        self._cancel = anyio.CancelScope()
+        self._done: anyio.Event  # made in the event loop: a block may be made in a thread
+        self._cancel: anyio.CancelScope | None = None  # around the code, unless it is in a thread
 
     # -- in the event loop ------------------------------------------------------------------------
 
     async def begin(self) -> None:
         """The deadline counts from now on."""
+        self._done = anyio.Event()
         self._outer.execution.spawn(self._keep_time)
 
     async def end(self) -> None:
@@ -73,7 +74,8 @@ class Block:
             self.scope.decided = True
             self._outer.execution.forget(self.scope.prefix, ())
             self._outer.execution.decided()
-            self._cancel.cancel()
+            if self._cancel is not None:
+                self._cancel.cancel()
         except RunCancelled:
             pass  # the calls of the block raise it themselves
         except anyio.get_cancelled_exc_class():
@@ -87,13 +89,14 @@ class Block:
     async def __aenter__(self) -> None:
         self._own()
         await self.begin()
-        self._cancel.__enter__()
+        self._cancel = anyio.CancelScope().__enter__()
 
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         self._disown()
         if self._outer.execution.closing is None:
             with anyio.CancelScope(shield=True):
                 await self.end()
+        assert self._cancel is not None
         caught = bool(self._cancel.__exit__(type(error) if error else None, error, None))
         self.judge(None if caught else error)
         return caught
