@@ -10,11 +10,13 @@ import argparse
 import json
 
 import cost
+import parked
 import steps
 import steps_http
 
 BENCHMARKS = {
     ("cost", "sqlite"): cost.measure,  # its stores are its own
+    ("parked", "sqlite"): parked.measure,  # its bucket is in memory
     ("steps", "sqlite"): steps.measure,
     ("steps", "http"): steps_http.measure,
 }
