@@ -88,3 +88,15 @@ async def approve_twice(order: str) -> str:
 @workflow(name="test_schedules", schedule=durable.every("1d"))
 async def daily() -> None:
     await invoice("daily")
+
+
+@workflow
+async def deliver_part(part: str) -> str:
+    await durable.sleep("1d")
+    return await invoice(part)
+
+
+@workflow
+async def deliver_all() -> str:
+    part = await deliver_part.start("one")
+    return f"{await invoice('two')}, {await part.result()}"

@@ -178,6 +178,16 @@ def test_decisions_survive_every_crash() -> None:
     assert report.value == "pause receipt for A"
 
 
+def test_children_survive_every_crash() -> None:
+    """A run that a run starts and waits for is started once, whatever call is the last."""
+    report = crash_at_every_call(shop.deliver_all)
+
+    assert report.value == "receipt for two, receipt for one"
+    bodies = [path for path in report.body_runs if path.startswith("invoice.1")]
+    assert len(bodies) == 2
+    assert max(report.body_runs.values()) == 2
+
+
 def test_sync_workflow_survives_every_crash() -> None:
     """So does a workflow that runs in threads."""
     report = crash_at_every_call(everything_sync, "A")
