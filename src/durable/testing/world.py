@@ -25,6 +25,9 @@ from durable.testing.faults import Faults
 from durable.testing.processes import TERMS, Process, ProcessBackend, Registered
 from durable.testing.stubs import Stubs
 
+# What a run's outcome, its parking and its need of a human show themselves by.
+_TELLING = ("attention/", "live/", "timers/")
+
 
 class World:
     """See the module's docstring.
@@ -131,9 +134,10 @@ class World:
     def _changed(self, verb: Verb, name: str) -> None:
         self.clock.progress()
         self._process.hear(verb, name)
-        self._news.set()
-        self._news = anyio.Event()
+        if name.startswith(_TELLING) or name.endswith("/result"):
+            self._news.set()
+            self._news = anyio.Event()
 
     async def _told(self) -> None:
-        """Wait until something has changed in the bucket."""
+        """Wait until a run may have ended, parked, or stopped for a human."""
         await self._news.wait()
