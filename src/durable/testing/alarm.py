@@ -19,7 +19,7 @@ class Alarm:
     """Promotes each timer hint of a bucket when it is due, and again when something changes.
 
     Args:
-        news: waits until something has changed in the bucket.
+        news: the event of the next change in the bucket.
     """
 
     def __init__(self, bucket: Bucket, store: Store, news: News) -> None:
@@ -30,12 +30,13 @@ class Alarm:
     async def ring(self) -> None:
         """For ever."""
         while True:
+            since = self._news()
             for name in [name for name in self._hints() if self._is_due(name)]:
                 stored = self._bucket.read(name)
                 if stored is not None:
                     await timers.promote(self._store, stored)
             with anyio.move_on_after(self._until_next()):
-                await self._news()
+                await since.wait()
 
     def _hints(self) -> Iterator[str]:
         with self._bucket.lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import anyio
@@ -16,7 +16,8 @@ from durable.store import Store
 P = ParamSpec("P")
 R = TypeVar("R")
 
-News = Callable[[], Awaitable[None]]
+# Asked before a look: the event of the first news after that.
+News = Callable[[], anyio.Event]
 
 
 class TestHandle(Handle[R]):
@@ -31,6 +32,7 @@ class TestHandle(Handle[R]):
     async def result(self, timeout: float | None = None) -> R:
         until = math.inf if timeout is None else anyio.current_time() + timeout
         while True:
+            since = self._news()
             try:
                 return await super().result(timeout=0)
             except TimeoutError:
@@ -39,7 +41,7 @@ class TestHandle(Handle[R]):
                         f"run {self.id!r} is not over after {timeout:g} s of virtual time"
                     ) from None
             with anyio.move_on_after(until - anyio.current_time()):
-                await self._news()
+                await since.wait()
 
 
 class TestClient(Client):

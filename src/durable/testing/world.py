@@ -138,6 +138,6 @@ class World:
             self._news.set()
             self._news = anyio.Event()
 
-    async def _told(self) -> None:
-        """Wait until a run may have ended, parked, or stopped for a human."""
-        await self._news.wait()
+    def _told(self) -> anyio.Event:
+        """Set when a run may have ended, parked, or stopped for a human after this moment."""
+        return self._news
