@@ -164,7 +164,8 @@ class Host:
     def _run(self) -> None:
         options: dict[str, Any] = {"loop_factory": self._make_loop}
         if self._backend == "trio":
-            options = {"clock": TrioClock(self.clock)}
+            clock = TrioClock(self.clock)
+            options = {"clock": clock, "instruments": [clock]}
         try:
             anyio.run(self._serve, backend=self._backend, backend_options=options)
         except BaseException as e:  # noqa: BLE001  # whoever waits for the opening is told
