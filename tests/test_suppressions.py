@@ -14,7 +14,7 @@ SILENCED = re.compile(r"#\s*(?:type: ignore(?:\[[^\]]*\])?|noqa(?:: [A-Z0-9, ]+)
 def test_every_suppression_has_its_reason_beside_it() -> None:
     """`# type: ignore[code]  # why` and `# noqa: CODE  # why`; without the why it is a guess."""
     bare = []
-    for folder in ("src", "tests", "examples", "benchmarks"):
+    for folder in ("src", "examples", "benchmarks"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             for token in tokenize.generate_tokens(io.StringIO(file.read_text()).readline):
                 if token.type != tokenize.COMMENT or not SILENCED.search(token.string):

@@ -265,7 +265,7 @@ def test_b13_wall_clocks_two_days_apart_rob_nobody() -> None:
             system = make()
             return dataclasses.replace(system, wall=lambda: system.wall() + shift)
 
-        world_of._system = skewed  # type: ignore[method-assign]
+        world_of._system = skewed  # type: ignore[method-assign]  # other clocks for its machines
         env.crash_worker()
         handle = env.client.start(one, "a", 3600.0)
         env.advance("30m")

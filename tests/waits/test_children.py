@@ -67,7 +67,7 @@ def test_parent_is_parked_while_its_child_works(backend: str) -> None:
 
             assert await w.result("r") == 60
             (child,) = _children(w)
-            assert (await w.facts(child)).start.parent.path.startswith("start-")  # type: ignore[union-attr]
+            assert (await w.facts(child)).start.parent.path.startswith("start-")  # type: ignore[union-attr]  # it is there
             await w.until(lambda: not [n for n in w.there() if n.startswith(("timers/", "live/"))])
 
     run(backend, main)
@@ -209,7 +209,7 @@ def test_crash_between_start_and_record(backend: str) -> None:
                     if written == crash_at:
                         process.kill()
 
-            process.backend.faults = dies  # type: ignore[attr-defined]
+            process.backend.faults = dies  # type: ignore[attr-defined]  # the store of a worker of the test
             await w.start("r", parent)
             await anyio.sleep(60)
             await w.process()

@@ -365,6 +365,6 @@ def test_select_needs_calls(backend: str) -> None:
         with pytest.raises(UsageError):
             select()
         with pytest.raises(UsageError, match="select takes calls"):
-            select(a=3)  # type: ignore[arg-type]
+            select(a=3)  # type: ignore[arg-type]  # wrong on purpose
 
     run(backend, main)
