@@ -13,6 +13,7 @@ import anyio.lowlevel
 import durable
 from durable import Fatal, gather, step, workflow
 from durable.decorators import WorkflowFunction, workflows
+from durable.errors import OutcomeUnknown
 from durable.protocol.retries import Retry
 from durable.testing.simulation.world import who, world
 from tests.simulation.witness import Body, Witness
@@ -249,6 +250,115 @@ async def blocked(w: Witness, seconds: float) -> Any:
     w.got(await work("before"))
     w.got(await blocking("blocking", seconds))
     w.got(await work("after"))
+    return w.log
+
+
+# -- waits ----------------------------------------------------------------------------------------
+
+
+async def _sleep(w: Witness, name: str, seconds: float) -> None:
+    w.tell("sleeps", name=name, seconds=seconds)
+    await durable.sleep(seconds)
+    w.tell("slept", name=name)
+
+
+@flow("sim.sleeper")
+async def sleeper(w: Witness, seconds: float) -> Any:
+    w.got(await work("before"))
+    await _sleep(w, "nap", seconds)
+    w.got(await work("between"))
+    await _sleep(w, "short", 3.0)
+    w.got(await work("after"))
+    return w.log
+
+
+async def _event(w: Witness, name: str, timeout: float | None) -> None:
+    try:
+        w.got(f"event {await durable.wait_event(name, timeout=timeout)}")
+    except TimeoutError:
+        w.got("timeout")
+
+
+@flow("sim.listener")
+async def listener(w: Witness, events: int, timeout: float | None) -> Any:
+    """Waits for events one after the other."""
+    for i in range(events):
+        await _event(w, "go", timeout)
+        w.got(await work(f"after{i}"))
+    return w.log
+
+
+@flow("sim.listeners")
+async def listeners(w: Witness, events: int, timeout: float | None) -> Any:
+    """Waits for several events of one name at once, beside a step."""
+
+    async def wait(i: int) -> None:
+        w.got(await work(f"first{i}"))
+        await _event(w, "go", timeout)
+        w.got(await work(f"then{i}"))
+
+    await gather(*[wait(i) for i in range(events)])
+    return w.log
+
+
+# -- undo, at most once, singletons ---------------------------------------------------------------
+
+
+@step(name="sim.unbook", retry=QUICK)
+async def unbook(slot: str) -> str:
+    body = Body(f"undo-{slot}")
+    await anyio.sleep(body.seconds)
+    return body.value()
+
+
+@step(name="sim.book", retry=QUICK, undo=unbook)
+async def book(slot: str) -> str:
+    body = Body(slot)
+    await anyio.sleep(body.seconds)
+    return body.value()
+
+
+@flow("sim.bookings")
+async def bookings(w: Witness, width: int, fails: bool) -> Any:
+    for i in range(width):
+        w.got(await book(f"book{i}"))
+    if fails:
+        await fatal("end")
+    w.got(await long("long", 2.0))
+    return w.log
+
+
+@step(name="sim.once", at_most_once=True)
+async def once(slot: str) -> str:
+    body = Body(f"once-{slot}")
+    await anyio.sleep(body.seconds)
+    return body.value()
+
+
+@flow("sim.onces")
+async def onces(w: Witness, width: int) -> Any:
+    for i in range(width):
+        try:
+            w.got(await once(f"o{i}"))
+        except OutcomeUnknown:
+            w.got("unknown")
+    return w.log
+
+
+def alone(name: str) -> Any:
+    """As `flow`, one run at a time."""
+
+    def decorate(fn: Any) -> Any:
+        made = flow(name)(fn)
+        return workflow(name=name, singleton="key", on_conflict="wait")(made.definition.fn)
+
+    return decorate
+
+
+@alone("sim.alone")
+async def single(w: Witness, width: int) -> Any:
+    for i in range(width):
+        w.got(await long(f"alone-{i}-of-{durable.current().run_id}", 1.0))
     return w.log
 
 

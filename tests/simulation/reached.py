@@ -63,7 +63,7 @@ def _found(events: list[tuple[float, str, str, dict[str, Any]]]) -> Iterator[str
                     lease = json.loads(facts["body"])
                     if lease.get("state") == "dead":
                         fenced.add(lease["label"])
-                if not name.startswith("runs/"):
+                if not name.startswith("runs/") or not facts["body"]:
                     continue
                 folder = "/".join(name.split("/")[:3])
                 if "/epochs/" in name:
@@ -76,7 +76,7 @@ def _found(events: list[tuple[float, str, str, dict[str, Any]]]) -> Iterator[str
                 elif "/steps/" in name:
                     if json.loads(facts["body"])["epoch"] < epochs.get(folder, 1):
                         yield "the dead filled an empty slot"
-                        if fate == "late":
+                        if fate.startswith("late"):
                             yield "a call landed after a takeover"
             case "happened":
                 if facts["what"] == "told to end" and at - writing.get(who, -1) < 0.06:

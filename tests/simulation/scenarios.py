@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from durable.client import Client
-from durable.errors import RunFailed
+from durable.client.purging import purge
+from durable.errors import NotFound, RunFailed
 from durable.testing.simulation.world import Member, World
 from tests.simulation import flows
 
@@ -228,6 +229,173 @@ async def two_versions(world: World) -> None:
         lambda: world.flagged("run") or world.result("run"), "the run to need attention"
     )
     world.fleet(1, flows.code(), version="v3")
+    await world.ended("run")
+
+
+# -- waits ----------------------------------------------------------------------------------------
+
+
+@scenario
+async def short_sleep(world: World) -> None:
+    """Slept in place: the run is not parked."""
+    await one(world, flows.sleeper, 4.0)
+
+
+@scenario
+async def parked_sleep(world: World) -> None:
+    """Longer than the threshold: the run is parked and woken again."""
+    await one(world, flows.sleeper, 25.0)
+
+
+async def send(world: World, run: str, values: list[str], pauses: list[float]) -> None:
+    """Send events, each until it is known to be accepted or too late."""
+    for value, pause in zip(values, pauses, strict=True):
+        await asyncio.sleep(pause)
+
+        async def talk(client: Client, value: str = value) -> str:
+            handle = await client.get(run)
+            return await handle.send("go", value, key=value)
+
+        for _ in range(20):
+            reply = await world.client("send", talk, run)
+            if reply.value is not None:
+                break
+            await asyncio.sleep(1)
+
+
+async def heard(world: World, workflow: Any, timeout: float | None, pauses: list[float]) -> None:
+    world.fleet(2, flows.code())
+    await world.start(workflow, "run", len(pauses), timeout)
+    await send(world, "run", [f"e{i}" for i in range(len(pauses))], pauses)
+    await world.ended("run")
+    await result(world, "run")
+
+
+@scenario
+async def events(world: World) -> None:
+    """One before its wait, one during it."""
+    await heard(world, flows.listener, None, [0.0, 2.0])
+
+
+@scenario
+async def event_to_a_parked_run(world: World) -> None:
+    await heard(world, flows.listener, None, [16.0])
+
+
+@scenario
+async def event_against_timeout(world: World) -> None:
+    """It is sent about when the wait ends."""
+    await heard(world, flows.listener, 6.0, [7.0])
+
+
+@scenario
+async def events_for_two_waits(world: World) -> None:
+    await heard(world, flows.listeners, None, [0.5, 0.2])
+
+
+# -- cancel and undo ------------------------------------------------------------------------------
+
+
+async def cancel(world: World, run: str) -> None:
+    async def talk(client: Client) -> str:
+        return await (await client.get(run)).cancel()
+
+    for _ in range(20):
+        reply = await world.client("cancel", talk, run)
+        if reply.value is not None:
+            return
+        await asyncio.sleep(1)
+
+
+async def cancelled(world: World, workflow: Any, *args: Any, after: float) -> None:
+    world.fleet(2, flows.code())
+    await world.start(workflow, "run", *args)
+    await asyncio.sleep(after)
+    await cancel(world, "run")
+    await world.ended("run")
+
+
+@scenario
+async def cancel_in_a_body(world: World) -> None:
+    await cancelled(world, flows.slow, 6.0, after=3.0)
+
+
+@scenario
+async def cancel_against_completion(world: World) -> None:
+    await cancelled(world, flows.sequence, 2, after=1.2)
+
+
+@scenario
+async def cancel_a_parked_run(world: World) -> None:
+    await cancelled(world, flows.sleeper, 60.0, after=17.0)
+
+
+@scenario
+async def undone_by_cancel(world: World) -> None:
+    await cancelled(world, flows.bookings, 2, False, after=2.5)
+
+
+@scenario
+async def undone_by_failure(world: World) -> None:
+    await one(world, flows.bookings, 2, True)
+
+
+# -- what runs once, or alone ---------------------------------------------------------------------
+
+
+@scenario
+async def at_most_once(world: World) -> None:
+    await one(world, flows.onces, 3)
+
+
+@scenario
+async def singletons(world: World) -> None:
+    """Two runs of one key: the second waits for the end of the first."""
+    world.fleet(2, flows.code())
+    for run in ("one", "two"):
+        world.ask(world.start(flows.single, run, 2))
+    await world.ended("one", "two")
+
+
+# -- ids are used again ---------------------------------------------------------------------------
+
+
+@scenario
+async def purged_and_started_again(world: World) -> None:
+    """What comes late for the old instance does not touch the new one."""
+    world.expect("run", "replaced")
+    world.fleet(1, flows.code())
+    await world.start(flows.sequence, "run", 1)
+    await world.ended("run")
+
+    async def talk(client: Client) -> int:
+        return await purge(client.store, "run")
+
+    for _ in range(20):
+        reply = await world.client("purge", talk, "run")
+        if reply.value is not None or isinstance(reply.error, NotFound):
+            break
+        await asyncio.sleep(1)
+    await world.start(flows.sequence, "run", 2)
+    await world.ended("run")
+
+
+@scenario
+async def restarted(world: World) -> None:
+    """A failed run is restarted under its id, as a new instance."""
+    world.expect("run", "replaced")
+    world.fleet(2, flows.code())
+    await world.start(flows.doomed, "run", 1)
+    await world.ended("run")
+
+    async def talk(client: Client) -> str:
+        return (await client.restart("run")).instance
+
+    for _ in range(20):
+        reply = await world.client("restart", talk, "run")
+        if reply.value is not None:
+            break
+        await asyncio.sleep(1)
     await world.ended("run")
 
 

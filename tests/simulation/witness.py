@@ -64,6 +64,10 @@ class Witness:
         self.log.append(what)
         return what
 
+    def tell(self, kind: str, **facts: Any) -> None:
+        """What else a rule wants to know."""
+        self._add(kind, **facts)
+
     def left(self, value: Any) -> Any:
         self._add("left", outcome="value", value=value)
         return value

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 _TOKEN = re.compile(r"[\w@-]+\|\d+")  # as `tests.simulation.witness` makes them
 
@@ -48,6 +48,11 @@ class Instance:
     steps: dict[str, Fact] = field(default_factory=dict)
     attempts: list[Fact] = field(default_factory=list)
     epochs: dict[int, Fact] = field(default_factory=dict)
+    takes: dict[int, Fact] = field(default_factory=dict)
+    events: dict[str, Fact] = field(default_factory=dict)  # by name and key
+    cancel: Fact | None = None
+    sleeps: list[Fact] = field(default_factory=list)  # begun in any execution
+    slept: list[Fact] = field(default_factory=list)
     results: list[Fact] = field(default_factory=list)
     changes: list[Fact] = field(default_factory=list)  # replaced or deleted facts
     bodies: list[Fact] = field(default_factory=list)
@@ -141,20 +146,33 @@ class Case:
                 instance.attempts.append(first)
             case "epochs":
                 instance.epochs[int(parts[1])] = first
+            case "takes":
+                instance.takes[int(parts[1])] = first
+            case "events":
+                instance.events["/".join(parts[1:])] = first
+            case "cancel":
+                instance.cancel = first
             case "result":
                 instance.results.append(first)
 
     def _sort_executions(self) -> None:
         by_key = {instance.key: instance for instance in self.instances.values()}
-        for kind in ("enter", "received", "left"):
+        for kind in ("enter", "received", "left", "sleeps", "slept"):
             for fact in self.by_kind[kind]:
                 instance = by_key.get(fact.key)
                 if instance is None:
-                    continue  # `whole.known_executions` says so
-                if kind == "received":
-                    instance.received[fact.epoch].append(fact)
-                else:
-                    (instance.enters if kind == "enter" else instance.left).append(fact)
+                    continue  # `whole.executions_are_known` says so
+                match kind:
+                    case "received":
+                        instance.received[fact.epoch].append(fact)
+                    case "enter":
+                        instance.enters.append(fact)
+                    case "left":
+                        instance.left.append(fact)
+                    case "sleeps":
+                        instance.sleeps.append(fact)
+                    case "slept":
+                        instance.slept.append(fact)
         self.known_keys = set(by_key)
         by_body: dict[str, Instance] = {}
         for instance in self.instances.values():
@@ -171,6 +189,15 @@ class Case:
         ends = {fact.token: fact for fact in self.by_kind["ended"]}
         for instance in self.instances.values():
             instance.ends = {b.token: ends[b.token] for b in instance.bodies if b.token in ends}
+
+    def named_at(self, run: str, order: int) -> str:
+        """The instance that `start` named at some moment; empty for none."""
+        named = ""
+        for fact in self.mutations.get(f"runs/{quote(run, safe='.')}/start", []):
+            if fact.order <= order:
+                said = record(fact)
+                named = "" if said.get("tombstone") else said.get("instance", "")
+        return named
 
     def sent_before(self, order: int, who: str, verb: str, name: str) -> Fact | None:
         """The last such store call of a process before some event."""

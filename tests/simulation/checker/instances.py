@@ -20,10 +20,11 @@ from tests.simulation.checker.case import (
 # -- records --------------------------------------------------------------------------------------
 
 
-def facts_never_change(_: Case, instance: Instance) -> Iterator[str]:
-    """S1, S2: what is recorded is never replaced, nor deleted before the run is purged."""
+def facts_never_change(case: Case, instance: Instance) -> Iterator[str]:
+    """S1, S2, S20: what is recorded is never replaced, nor deleted while `start` names it."""
     for fact in instance.changes:
-        if not (fact.verb == "delete" and fact.is_.get("purging")):
+        named = case.named_at(instance.run, fact.order)
+        if fact.verb != "delete" or named == instance.id:
             yield f"{fact.who} did {fact.verb} {fact.name} at {fact.at}"
 
 

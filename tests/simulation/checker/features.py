@@ -1,0 +1,153 @@
+"""The rules of waits, events, cancellation, undo, at-most-once and singletons."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from tests.simulation.checker.case import Case, Fact, Instance, content, record, slot_of
+
+EARLY = 2.0  # seconds by which the store's time may be off
+LATE = 6.0  # seconds after its end, or after its execution began, until a sleep is over
+
+
+def sleeps_keep_their_deadline(case: Case, instance: Instance) -> Iterator[str]:
+    """S12: a sleep has one deadline, fixed when it first began, whoever resumes it."""
+    first: dict[str, Fact] = {}
+    for begun in instance.sleeps:
+        first.setdefault(begun.name, begun)
+    hindered = {f.who for f in case.by_kind["happened"] if f.what.split()[0] in _HINDRANCES}
+    for slept in instance.slept:
+        due = first[slept.name].at + first[slept.name].seconds
+        if slept.at < due - EARLY:
+            yield f"{slept.name} ended {due - slept.at:.1f} s early"
+        mine = [f for f in instance.sleeps if f.epoch == slept.epoch and f.name == slept.name]
+        late = slept.at - max([due, *(f.at for f in mine)])
+        if late > LATE and slept.who not in hindered and not case.by_kind["fault"]:
+            yield f"{slept.name} ended {late:.1f} s late in {slept.who}"
+
+
+_HINDRANCES = {"stopped", "suspended", "blocked"}
+
+
+def inboxes_are_chains(_: Case, instance: Instance) -> Iterator[str]:
+    """P9: decisions are numbered without gaps; each wait is decided once."""
+    numbers = sorted(instance.takes)
+    if numbers != list(range(1, len(numbers) + 1)):
+        yield f"the takes are {numbers}"
+    for path, times in Counter(record(f)["path"] for f in instance.takes.values()).items():
+        if times > 1:
+            yield f"{path} was decided {times} times"
+
+
+def events_reach_one_wait(_: Case, instance: Instance) -> Iterator[str]:
+    """P9, S11: an event reaches at most one wait, in the order in which they were sent."""
+    taken: dict[str, list[Fact]] = defaultdict(list)
+    for _k, fact in sorted(instance.takes.items()):
+        take = record(fact)
+        if not take.get("event"):
+            continue
+        name = f"{take['name'].removeprefix('event-')}/{take['event']}"
+        event = instance.events.get(name)
+        if event is None or event.order > fact.order:
+            yield f"{take['path']} took {name}, which had not been sent"
+        else:
+            taken[take["name"]].append(event)
+    for name, found in taken.items():
+        orders = [event.order for event in found]
+        if orders != sorted(set(orders)):
+            yield f"events of {name} were taken as {[e.name.rsplit('/', 1)[-1] for e in found]}"
+
+
+def received_events_are_recorded(_: Case, instance: Instance) -> Iterator[str]:
+    """P1: an event's value reaches the code after it is recorded which wait got it."""
+    values = {str(record(f).get("value")): f for f in instance.takes.values()}
+    for epoch, facts in instance.received.items():
+        for fact in facts:
+            if str(fact.what).startswith("event "):
+                take = values.get(str(fact.what).removeprefix("event "))
+                if take is None or take.order > fact.order:
+                    yield f"epoch {epoch} was handed {fact.what!r}, which no take records"
+
+
+def cancelled_runs_were_asked_to(case: Case, instance: Instance) -> Iterator[str]:
+    """S15: a run is cancelled on request alone; who has read of it begins nothing new."""
+    for result in instance.results:
+        cancelled = record(result)["status"] == "cancelled"
+        if cancelled and (instance.cancel is None or instance.cancel.order > result.order):
+            yield "it was cancelled, and nobody had asked for it"
+    if instance.cancel is None:
+        return
+    for body in instance.bodies:
+        claim = instance.epochs.get(body.epoch)
+        if claim is None or body.slot.startswith("undo-"):
+            continue
+        listed = case.sent_before(claim.order, body.who, "list", f"runs/{instance.run}/")
+        if listed is not None and listed.order > instance.cancel.order:
+            yield f"{body.slot} began in epoch {body.epoch}, which knew of the cancellation"
+
+
+def clients_are_told_of_cancels(case: Case, instance: Instance) -> Iterator[str]:
+    """S15: a client is told `finished` only of a run that is over."""
+    for reply in case.by_kind["reply"]:
+        if reply.what != "cancel" or reply.run != instance.run or not reply.is_.get("value"):
+            continue
+        ended = [r for r in instance.results if r.order < reply.order]
+        if reply.value == "finished" and not ended:
+            yield f"{reply.who} was told `finished` before it was over"
+        if reply.value == "requested" and instance.cancel is None:
+            yield f"{reply.who} was told `requested`, and nothing is stored"
+
+
+def undone_in_reverse(_: Case, instance: Instance) -> Iterator[str]:
+    """A run that did not complete undoes what it did, the last first; one that did, nothing."""
+    for result in instance.results:
+        done = [b for b in instance.bodies if b.slot.startswith("book")]
+        undone = [b for b in instance.bodies if b.slot.startswith("undo-book")]
+        if record(result)["status"] == "completed":
+            if undone:
+                yield f"it completed, and undid {[b.slot for b in undone]}"
+            continue
+        recorded = {slot_of(content(record(f))) for f in instance.steps.values()}
+        slots = list(dict.fromkeys(b.slot for b in done))
+        for slot in slots:
+            if f"undo-{slot}" not in recorded:
+                yield f"{slot} was done and not undone"
+        order = list(dict.fromkeys(b.slot.removeprefix("undo-") for b in undone))
+        if order != [slot for slot in reversed(slots) if slot in order]:
+            yield f"{slots} were undone in the order {order}"
+
+
+def at_most_once(_: Case, instance: Instance) -> Iterator[str]:
+    """S17: such a body never begins twice, whoever dies."""
+    begun = Counter((b.slot, b.attempt) for b in instance.bodies if b.slot.startswith("once-"))
+    for (slot, attempt), times in begun.items():
+        if times > 1:
+            yield f"attempt {attempt} of {slot} began {times} times"
+
+
+def one_holds_the_lock(case: Case) -> Iterator[str]:
+    """Singletons: of two runs of one key, one begins its bodies after the end of the other."""
+    spans: list[tuple[int, float, str]] = []
+    for instance in case.instances.values():
+        begun = [b.order for b in instance.bodies if b.slot.startswith("alone-")]
+        if begun:
+            ends = [r.order for r in instance.results]
+            spans.append((min(begun), min(ends, default=float("inf")), instance.run))
+    spans.sort()
+    for (_first, end, run), (first, _end, other) in pairwise(spans):
+        if first < end:
+            yield f"run {other!r} began while run {run!r} held the lock"
+
+
+FEATURE_RULES: list[Callable[[Case, Instance], Iterator[str]]] = [
+    sleeps_keep_their_deadline,
+    inboxes_are_chains,
+    events_reach_one_wait,
+    received_events_are_recorded,
+    cancelled_runs_were_asked_to,
+    clients_are_told_of_cancels,
+    undone_in_reverse,
+    at_most_once,
+]
