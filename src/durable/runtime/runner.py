@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -110,10 +110,10 @@ class Runner:
         The caller has learned the marker's present generation before; so what is looked at now
         counts as looked at since (see `markers`).
         """
-        if self.execution is not None:
+        if self.execution is not None and self.execution.closing is None:
             self.execution.touched()
         else:
-            self._touched = True  # the list that is under way may have missed it
+            self._touched = True  # what was looked at before may have missed it
 
     async def carry(self) -> None:
         """Until the run has ended, is parked, or is somebody else's."""
@@ -372,7 +372,7 @@ class Runner:
             facts = await load(self.around.store, self.run)
             return facts is not None and facts.result is None and not facts.start.tombstone
 
-        if not await markers.let_go(self.around.store, self.held, look):
+        if not await self._let_go(look):
             await self._give_back()
 
     # -- waiting ----------------------------------------------------------------------------------
@@ -479,9 +479,15 @@ class Runner:
         async def touched() -> bool:
             return True  # somebody woke it for other code meanwhile
 
-        if not await markers.let_go(store, self.held, touched):
+        if not await self._let_go(touched):
             await self._give_back()
         return True
+
+    async def _let_go(self, look: Callable[[], Awaitable[bool]]) -> bool:
+        """As `markers.let_go`; a touch that we know of already calls for a look first."""
+        if self._touched and await look():
+            return False
+        return await markers.let_go(self.around.store, self.held, look)
 
     async def _send_home(self, facts: Facts) -> bool:
         """The marker stands in another queue than the run's own: one marker is enough."""

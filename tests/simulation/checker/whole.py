@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from urllib.parse import quote, unquote
 
-from tests.simulation.checker.case import Case, record
+from tests.simulation.checker.case import Case, Fact, record
 
 OUTAGE_SECONDS = 45.0  # for which the longest fault lasts
+PROMOTED_SECONDS = 90.0  # after it was due, in which a hint wakes its run for sure
+LATE_SECONDS = 3.0  # on the way: nobody waits for such a call any more
 HOT_SECONDS = 10.0
 HOT_MUTATIONS = 12  # of one name in so many seconds; one a second, and a little more at once
 
@@ -118,10 +121,27 @@ def nothing_is_left(case: Case) -> Iterator[str]:
                 in_time = not told or last.order < told[0]
                 if last.who not in killed | stopped and in_time and not case.by_kind["fault"]:
                     yield f"the presence of {last.who} is left"
+            case "timers":
+                # One that is not due yet wakes its run once more, and is deleted then. One whose
+                # create landed late stays until `gc` finds it, and does nothing.
+                stamp = name.split("/")[1]
+                due = float("-inf") if stamp == "never" else _seconds(stamp)
+                over = case.by_kind["rest"][-1].store_time - due > PROMOTED_SECONDS
+                if over and not _landed_late(case, case.mutations[name][-1]):
+                    yield f"{name} is left"
             case "runs" | "history" | "bells" | "locks" | "schedules":
                 pass
             case _:
                 yield f"{name} should not exist"
+
+
+def _landed_late(case: Case, fact: Fact) -> bool:
+    sent = [f for f in case.by_kind["call"] if f.number == fact.number]
+    return bool(sent) and fact.at - sent[0].at > LATE_SECONDS
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
 
 
 def _disturbed_at_the_end(case: Case) -> set[str]:

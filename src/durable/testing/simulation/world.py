@@ -320,7 +320,7 @@ class World:
                 self.terminate(member)
         await self.until(self._all_gone, "workers to end")
         await asyncio.sleep(2)
-        self.history.add("world", "rest", left=self.there())
+        self.history.add("world", "rest", left=self.there(), store_time=self.bucket.now())
 
     def _no_markers(self) -> bool:
         return not any(name.startswith("live/") for name in self.bucket.names.since("live/"))
