@@ -23,7 +23,7 @@ FAKE = "fake-gcs-server"
     params=[
         "durable",
         pytest.param(FAKE, marks=pytest.mark.requires("fake-gcs-server")),
-        pytest.param("real", marks=pytest.mark.requires("gcs-bucket")),
+        pytest.param("real", marks=[pytest.mark.requires("gcs-bucket"), pytest.mark.timeout(300)]),
     ],
 )
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:

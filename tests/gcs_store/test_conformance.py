@@ -27,6 +27,8 @@ from tests.commands import environment
 from tests.gcs_store.conftest import BUCKET
 
 ROOT = Path(__file__).parents[2]
+# One object takes one change a second there, and many tests change one many times.
+REAL = [pytest.mark.requires("gcs-bucket"), pytest.mark.timeout(300)]
 PAUSE = 0.5  # seconds, on average, before an object that has just changed is changed again
 
 T = TypeVar("T")
@@ -68,7 +70,7 @@ class TestGcs(StoreConformance):
     @pytest.fixture(
         scope="class",
         autouse=True,
-        params=["durable", pytest.param("real", marks=pytest.mark.requires("gcs-bucket"))],
+        params=["durable", pytest.param("real", marks=REAL)],
     )
     @staticmethod
     def _served(request: pytest.FixtureRequest) -> Iterator[None]:
