@@ -79,6 +79,21 @@ async def failing(said: str) -> None:
     await fail(said)
 
 
+@step(attempts=1)
+async def refuse() -> None:
+    raise PermissionError("closed")
+
+
+@step(undo=refuse)
+async def kept() -> None: ...
+
+
+@workflow
+async def saga() -> None:
+    await kept()
+    await fail("no")
+
+
 @workflow
 async def quick(word: str) -> dict[str, str]:
     return {"said": await note(word)}

@@ -62,3 +62,18 @@ def test_a_signal_is_no_cancellation(folder: Path) -> None:
 
     assert running.returncode == 130
     assert durable("result", "x", "--timeout", "0", folder=folder).code == 8
+
+
+def test_show_tells_who_asked_and_what_was_not_undone(cli: Cli) -> None:
+    """The request with its reason, also while nobody has seen it; and the notes of the outcome."""
+    cli("start", f"{FLOWS}:saga", "--id", "x", "--input", "{}")
+    cli("cancel", "x", "--reason", "too late")
+    said = cli("show", "x").out
+    assert "cancel    asked for at " in said
+    assert said.partition("asked for at ")[2].splitlines()[0].endswith(": too late")
+
+    assert cli("run", f"{FLOWS}:saga", "--id", "y", "--input", "{}").code == 1
+    said = cli("show", "y").out
+    assert "note      'kept.1' was not undone: PermissionError: closed" in said
+    assert cli("show", "y", "--json").document["cancel"] is None
+    assert cli("show", "x", "--json").document["cancel"]["reason"] == "too late"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import assert_type
+from typing import Literal, assert_type
 from uuid import UUID
 
 from durable import (
@@ -36,9 +36,18 @@ def send_mail(to: str) -> int:
     return len(to)
 
 
+def refund(order: str, cents: int, *, result: str | None) -> None: ...
+
+
+@step(undo=refund)
+async def pay(order: str, cents: int) -> str:
+    return f"{order}:{cents}"
+
+
 @workflow
 async def checkout(order: str) -> str:
     receipt = await charge(order, 500)
+    assert_type(await pay(order, 500), str)
     assert_type(receipt, str)
     assert_type(await send_mail.call("x"), int)
     one, two = await gather(charge("b", 1), send_mail.call("c"))
@@ -57,6 +66,10 @@ async def main() -> None:
     async with connect() as client:
         handle = await client.start(checkout.options(id="order-1"), "A-1")
         assert_type(await handle.result(timeout=60), str)
+        assert_type(await handle.cancel(reason="no"), Literal["requested", "finished"])
+        assert_type(
+            await handle.cancel(wait=True, timeout=60), Literal["completed", "failed", "cancelled"]
+        )
         assert_type(await client.run(checkout, "A-1"), str)
         assert_type(await client.run(nightly, "2026-11-29"), int)
 

@@ -17,7 +17,7 @@ from durable.client.listing import queue_of
 from durable.client.reading import Workers
 from durable.errors import NeedsAttention
 from durable.protocol import failures
-from durable.protocol.records import Attention, Epoch, Result, Start
+from durable.protocol.records import Attention, Cancel, Epoch, Result, Start
 from durable.runtime import flags, locks
 from durable.runtime.sweeper import Sweeper
 from durable.runtime.sweeper import sweep as sweep_queue
@@ -74,6 +74,7 @@ class _Shown:
     status: Status
     attention: Attention | None
     result: Result | None = None
+    cancel: Cancel | None = None
     steps: tuple[StepSummary, ...] = ()
     epochs: tuple[Epoch, ...] = ()
     damage: NeedsAttention | None = None
@@ -102,6 +103,7 @@ async def _show(arguments: argparse.Namespace) -> _Shown:
             shown.status, shown.damage = Status("needs-attention", e.message), e
             return shown
         shown.result = facts.result
+        shown.cancel = facts.cancel
         shown.steps = tuple(reading.summarize(facts))
         shown.epochs = tuple(sorted(facts.epochs, key=lambda e: e.epoch))
         if facts.result is not None:
@@ -120,7 +122,7 @@ def _document(shown: _Shown) -> dict[str, object]:
         "status": str(shown.status), "reason": shown.status.reason or None,
         "ended": None if result is None else result.time,
         "result": None if isinstance(value, msgspec.UnsetType) else value,
-        "error": failure, "attention": shown.attention,
+        "error": failure, "attention": shown.attention, "cancel": shown.cancel,
         "steps": [_step_document(step) for step in shown.steps],
         "epochs": [{"epoch": e.epoch, "why": e.why, "worker": e.label, "time": e.time}
                    for e in shown.epochs],
@@ -135,6 +137,13 @@ def _step_document(step: StepSummary) -> dict[str, object]:
     }  # fmt: skip
 
 
+def _said_of(asked: Cancel | None) -> str:
+    if asked is None:
+        return ""
+    reason = f": {asked.reason}" if asked.reason else ""
+    return f"asked for at {output.moment(asked.time)}{reason}"
+
+
 def _print(shown: _Shown) -> None:
     start, result = shown.start, shown.result
     lasted = "" if result is None else output.lasting(result.time - start.created)
@@ -146,7 +155,9 @@ def _print(shown: _Shown) -> None:
             ("version", start.workflow_version), ("status", shown.status),
             ("why", shown.status.reason), ("queue", start.queue), ("tags", tags),
             ("started", output.moment(start.created)), ("took", lasted),
+            ("cancel", _said_of(shown.cancel)),
             ("error", f"{failure.type}: {failure.message}" if failure else ""),
+            *[("note", note) for note in (failure.notes if failure else ())],
         ]
     )  # fmt: skip
     _print_attention(shown)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import anyio
@@ -38,13 +38,31 @@ def message(run_id: str, asked: Cancel | None) -> str:
     return f"run {run_id!r} was cancelled{reason}"
 
 
-@dataclass(eq=False)
-class _Open:
-    """A call whose body runs, or waits for its next attempt."""
+class Interrupting:
+    """See `Cancelling.interrupting`. No generator: one of these stands around every step.
 
-    call: Call[Any]
-    wait: Wait
-    thread: Flag | None = None  # of the body, if it runs in a thread
+    Attributes:
+        thread: the flag of the body while it runs in a thread.
+    """
+
+    __slots__ = ("call", "thread", "wait", "_open")
+
+    def __init__(self, open_calls: dict[str, Interrupting], call: Call[Any], wait: Wait) -> None:
+        self.call = call
+        self.wait = wait
+        self.thread: Flag | None = None
+        self._open = open_calls
+
+    def __enter__(self) -> None:
+        self._open[self.call.path] = self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        del self._open[self.call.path]
 
 
 class Cancelling:
@@ -63,7 +81,7 @@ class Cancelling:
         self.stubborn = anyio.Event()
         self._expired = False
         self._run_id = run_id
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, Interrupting] = {}
         self._claimed: Counter[int] = Counter()  # calls that never ran, by strand
         self._on_asked = on_asked
 
@@ -101,14 +119,9 @@ class Cancelling:
 
     # -- reaching bodies --------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def interrupting(self, call: Call[Any], wait: Wait) -> Iterator[None]:
-        """Around the attempts of a call: a cancellation ends this wait."""
-        self._open[call.path] = _Open(call, wait)
-        try:
-            yield
-        finally:
-            del self._open[call.path]
+    def interrupting(self, call: Call[Any], wait: Wait) -> Interrupting:
+        """Around the attempts of a call, or a durable wait: a cancellation ends this wait."""
+        return Interrupting(self._open, call, wait)
 
     @contextlib.contextmanager
     def telling(self, call: Call[Any], flag: Flag) -> Iterator[None]:
@@ -125,7 +138,7 @@ class Cancelling:
         for open_call in list(self._open.values()):
             self._interrupt(open_call)
 
-    def _interrupt(self, open_call: _Open) -> None:
+    def _interrupt(self, open_call: Interrupting) -> None:
         if not self.covers(open_call.call):
             return
         if open_call.thread is None:
