@@ -17,6 +17,7 @@ from durable.protocol.retries import Retry
 from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.execution import Execution
 from durable.store.memory import Call, Fault
+from durable.testing.virtual import virtual_bucket
 from tests.runtime.clocks import BACKENDS, run, run_with_threads
 from tests.runtime.runs import Run, a_step, a_workflow, value_of
 
@@ -442,6 +443,108 @@ def test_clean_up_under_a_task_groups_cancellation(backend: str) -> None:
 
     assert is_cancelled(cancelled(backend, one))
     assert dict(outcomes(one)) == {"slow.1": "cancelled", "clean.1": "value"}
+
+
+@pytest.mark.parametrize("kind", ["select", "enough", "tolerant", "timeout"])
+@backends
+def test_words_that_decide(backend: str, kind: str) -> None:
+    """Nothing is decided by branches that are cancelled: each cleans up, then it is raised."""
+
+    async def branch(x: int) -> None:
+        try:
+            await slow(x)
+        finally:
+            seen.append(await clean(x))
+
+    async def by_select() -> None:
+        await durable.select(one=branch(1), two=branch(2))
+
+    async def by_enough() -> None:
+        await durable.map(branch, [1, 2], enough=1)
+
+    async def tolerantly() -> None:
+        await durable.map(branch, [1, 2], tolerate=2, collect=True)
+
+    async def in_time() -> None:
+        async with durable.timeout("1h"):
+            await durable.gather(branch(1), branch(2))
+
+    ways = {
+        "select": by_select, "enough": by_enough, "tolerant": tolerantly, "timeout": in_time,
+    }  # fmt: skip
+
+    async def w() -> None:
+        try:
+            await ways[kind]()
+        finally:
+            seen.append(await clean(3))
+
+    one = Run(a_workflow(w))
+
+    assert is_cancelled(cancelled(backend, one))
+    assert sorted(entry for entry in seen if isinstance(entry, int)) == [1, 2, 3]
+    assert seen[-1] == 3
+
+
+@backends
+def test_clean_up_that_wins_decides_nothing(backend: str) -> None:
+    """A branch that catches the cancellation and returns closes no other that still cleans up."""
+
+    async def hasty() -> str:
+        try:
+            await slow(1)
+        except RunCancelled:
+            return "done"
+        return "no"
+
+    async def careful() -> None:
+        try:
+            await slow(2)
+        finally:
+            await clean(1)
+            seen.append(await clean(2))
+
+    async def w() -> None:
+        seen.append(await durable.select(hasty=hasty(), careful=careful()))
+        await s(3)
+
+    one = Run(a_workflow(w))
+
+    assert is_cancelled(cancelled(backend, one))
+    assert 2 in seen or ("hasty", "done") in seen
+
+
+@backends
+def test_clean_up_under_a_deadline(backend: str) -> None:
+    """`durable.timeout` limits clean-up too; the block before it is over."""
+
+    async def w() -> None:
+        async with durable.timeout("1h"):
+            try:
+                await slow(1)
+            finally:
+                try:
+                    async with durable.timeout(10):
+                        await slow(2)
+                except TimeoutError:
+                    seen.append("late")
+                    await clean(3)
+
+    one = Run(a_workflow(w))
+
+    async def main() -> None:
+        one.bucket = virtual_bucket()
+        assert is_cancelled(await one.execute(meanwhile=cancelling(one)))
+        first, before = list(seen), outcomes(one)
+        seen.clear()
+        assert is_cancelled(await one.execute())
+        assert outcomes(one) == before
+        assert seen == [entry for entry in first if entry == "late"]
+
+    run(backend, main)
+
+    assert "late" in seen
+    assert [path for path, outcome in outcomes(one) if path.endswith("clean.1")]
 
 
 @pytest.mark.parametrize("kind", ["gather", "task-group", "wait", "created"])

@@ -154,7 +154,9 @@ class Branches:
 
     def _ended(self, index: int, cancel: anyio.CancelScope, *, failed: bool) -> None:
         self._open.pop(index, None)
-        if not self._decided and self._rule.ended(index, failed=failed):
+        if self._decided or self._cancelled is not None:
+            return  # a cancelled run leaves its branches to clean up
+        if self._rule.ended(index, failed=failed):
             self._decided = True
             self._close_others()
             cancel.cancel()

@@ -33,12 +33,13 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         name: as `kind`; the path is made of it.
         digest: of the arguments, as `kind`; empty: not compared.
         cleanup: whether it was made by code that handles a cancellation.
+        cancellable: whether it comes to nothing if the run is cancelled.
         returns: the annotation by which a recorded value is decoded.
     """
 
     __slots__ = (
-        "begun", "cleanup", "digest", "ended", "joined", "kind", "name", "outcome", "path",
-        "returns", "scope", "_coroutine", "_value",
+        "begun", "cancellable", "cleanup", "digest", "ended", "joined", "kind", "name", "outcome",
+        "path", "returns", "scope", "_coroutine", "_value",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,7 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         self.returns = returns
         self.path = path or scope.reserve(name, key)
         self.cleanup = cleanup.under_way()
+        self.cancellable = True
         scope.execution.moved()
         self.outcome: Step | None = None
         self.begun = False

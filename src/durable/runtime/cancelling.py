@@ -99,7 +99,7 @@ class Cancelling:
 
     def covers(self, call: Call[Any]) -> bool:
         """Whether the call is to come to nothing but `cancelled`."""
-        if self.asked is None or call.kind == "undo":
+        if self.asked is None or not call.cancellable:
             return False
         return self._expired or not call.cleanup
 

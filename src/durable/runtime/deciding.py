@@ -112,6 +112,7 @@ class Verdict(Call[Any]):
 
     def __init__(self, scope: Scope, kind: str) -> None:
         super().__init__(scope, kind, kind)
+        self.cancellable = False  # what has happened has happened
         self.winners: list[int] = []
 
     def course(self, branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:

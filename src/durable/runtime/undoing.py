@@ -124,6 +124,7 @@ class UndoCall(StepCall[None]):
         path: str,
     ) -> None:
         super().__init__(scope, action, args, kwargs, None, kind="undo", path=path)
+        self.cancellable = False
 
 
 def takes_result(action: StepDefinition, definition: StepDefinition) -> bool:

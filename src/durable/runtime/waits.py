@@ -112,7 +112,7 @@ class Waits:
         if claimed is not None and (claimed.due or 0.0) <= self.now():
             # An earlier owner may have gone on behind it and told nobody yet: it is over, also
             # for a run that is cancelled now.
-            call.cleanup = True
+            call.cancellable = False
 
         async def body() -> tuple[Step, object]:
             wait = await self.begin(call, call.due_at)
