@@ -140,6 +140,8 @@ class World:
             with process.scope:
                 await worker.run(until_idle=until_idle, task_status=task_status)
             process.gone.set()
+            with contextlib.suppress(RuntimeError):  # killed before it had started
+                task_status.started()
 
         await self._tasks.start(live)
         return process
