@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from durable import gather, map, select, sleep
 from durable.client import Handle
 from durable.errors import ChildCancelled, ChildGone, Conflict, RunFailed
-from durable.protocol import names
+from durable.protocol import names, records
+from durable.runtime import markers
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
@@ -266,6 +268,79 @@ def test_cancelling_a_parent_reaches_its_child(backend: str) -> None:
 
             assert await w.result("r") == "run 'r' was cancelled"
             assert "its parent 'r' is over" in await w.result(child)
+
+    run(backend, main)
+
+
+def test_a_child_that_its_parent_never_knew_of(backend: str) -> None:
+    """Cancelled at whatever write its worker dies, a parent leaves no child that goes on."""
+
+    @a_workflow
+    async def parent() -> float:
+        child = await _child.start(5000.0)
+        return await child.result()
+
+    async def scenario(crash_at: int) -> bool:
+        async with world() as w:
+            process = await w.process()
+            written = 0
+
+            def dies(call: Any) -> None:
+                nonlocal written
+                if call.verb in {"create", "replace"} and (
+                    concerns(call.name) or "child-" in call.name
+                ):
+                    written += 1
+                    if written == crash_at:
+                        process.kill()
+
+            process.backend.faults = dies  # type: ignore[attr-defined]
+            await w.start("r", parent)
+            await anyio.sleep(60)
+            await (await _handle(w, "r")).cancel()
+            await w.process()
+
+            assert await w.result("r") == "run 'r' was cancelled"
+            for child in _children(w):
+                assert "its parent 'r' is over" in await w.result(child), crash_at
+            return written >= crash_at
+
+    async def main() -> None:
+        crash_at = 1
+        while await scenario(crash_at):
+            crash_at += 1
+        assert crash_at > 4
+
+    run(backend, main)
+
+
+def test_a_child_that_comes_after_its_parents_end(backend: str) -> None:
+    """The child of a zombie, started late, is cancelled before its first step."""
+
+    @a_workflow
+    async def parent() -> str:
+        child = await _child.start(1.0)
+        await child.result()
+        return child.id
+
+    async def main() -> None:
+        async with world() as w:
+            process = await w.process()
+            await w.start("r", parent)
+            child = await w.result("r")
+            facts = await w.facts(child)
+            late = msgspec.structs.replace(facts.start, instance="late", nonce="late")
+            await w.until(lambda: not [name for name in w.there() if name.startswith("live/")])
+            process.kill()
+            stored = await w.store.read(names.start(child))
+            assert stored is not None
+            await w.store.delete(stored.name, stored.generation)
+            await w.store.create(stored.name, records.encode(late), nonce="late")
+            await markers.create(w.store, markers.for_start(child, late))
+            await w.process()
+
+            assert "its parent 'r' is over" in await w.result(child)
+            assert {s.outcome for s in (await w.facts(child)).steps} <= {"cancelled"}
 
     run(backend, main)
 

@@ -12,7 +12,8 @@ on.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Coroutine, Mapping
+import logging
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -28,7 +29,7 @@ from durable.errors import (
     StoreError,
 )
 from durable.protocol import digests, failures, names, values
-from durable.protocol.records import Parent, Result, Start, Step
+from durable.protocol.records import Cancel, Parent, Result, Start, Step
 from durable.runtime import asking, starting
 from durable.runtime.calls import Call
 from durable.runtime.closing import Attention, Stopped
@@ -40,6 +41,8 @@ from durable.runtime.scopes import Scope, calling_scope
 from durable.store import Refused, Store
 
 R = TypeVar("R")
+
+log = logging.getLogger("durable")
 
 ID_DIGITS = 20
 
@@ -153,6 +156,7 @@ class Children:
 
     Attributes:
         owned: those that are cancelled when the run is over.
+        unsure: ids of children that were to be owned, and of whose start nothing is recorded.
         ended: the ids of those whose end the run has seen.
     """
 
@@ -160,6 +164,7 @@ class Children:
     parking: Parking
     instance: str
     owned: dict[str, Started] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     _news: anyio.Event = field(default_factory=anyio.Event)
 
@@ -170,6 +175,8 @@ class Children:
     ) -> Coroutine[Any, Any, tuple[Step, object]]:
         """The course of a child's start: its two creates, then the parent's record."""
         performer = self.performer
+        if call.owned:
+            self.unsure.add(call.run)
 
         async def body() -> tuple[Step, object]:
             performer.in_flight.begins(call.path)
@@ -216,6 +223,7 @@ class Children:
 
     def known(self, started: Started) -> None:
         """The run has a child."""
+        self.unsure.discard(started.run)
         if started.owned:
             self.owned[started.run] = started
 
@@ -306,14 +314,64 @@ class Children:
         return await gate.refusal()
 
 
-async def cancel_open(store: Store, parent: str, children: Mapping[str, Started]) -> None:
-    """The parent is over: owned children that are under way are cancelled."""
+async def cancel_open(
+    store: Store, parent: str, instance: str, children: Mapping[str, Started], unsure: Iterable[str]
+) -> None:
+    """The parent is over: owned children that are under way are cancelled.
+
+    Args:
+        instance: of the parent.
+        children: those that it knows of.
+        unsure: ids of runs that may be its children, too.
+    """
     for child in children.values():
         if await store.read(names.result(child.run, child.instance)) is not None:
             continue
-        start = await read_start(store, child.run)
-        if start is not None and not start.tombstone and start.instance == child.instance:
-            await asking.cancel(store, child.run, start, f"its parent {parent!r} is over")
+        start = await _present_start(store, child.run)
+        if start is not None and start.instance == child.instance:
+            await asking.cancel(store, child.run, start, _over(parent))
+    for run in unsure:
+        start = await _present_start(store, run)
+        if start is not None and start.parent is not None and start.parent.instance == instance:
+            await asking.cancel(store, run, start, _over(parent))
+
+
+async def cancel_orphan(store: Store, run: str, start: Start) -> Cancel | None:
+    """Cancel an owned child that is picked up although its parent is over.
+
+    The parent may never have known of it: it died, or was a zombie, between the child's start
+    and its own record.
+    """
+    parent = start.parent
+    if parent is None or not parent.owned:
+        return None
+    if await store.read(names.result(parent.run, parent.instance)) is None:
+        theirs = await _present_start(store, parent.run)
+        if theirs is not None and theirs.instance == parent.instance:
+            return None
+    return await asking.note(store, run, start.instance, _over(parent.run))
+
+
+async def _present_start(store: Store, run: str) -> Start | None:
+    try:
+        start = await read_start(store, run)
+    except CorruptFact as e:
+        log.warning("run %r is passed over: %s", run, e)
+        return None
+    return None if start is None or start.tombstone else start
+
+
+def _over(parent: str) -> str:
+    return f"its parent {parent!r} is over"
+
+
+def unsure_in(run: str, instance: str, steps: Iterable[Step]) -> set[str]:
+    """The ids of children whose start was cut off, as far as these records tell."""
+    return {
+        _child_id(run, instance, step.path)
+        for step in steps
+        if step.kind == "start" and step.outcome in {"cancelled", "abandoned"}
+    }
 
 
 def owned_in(steps: list[Step]) -> dict[str, Started]:

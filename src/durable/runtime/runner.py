@@ -20,7 +20,7 @@ from durable.protocol.singletons import ending
 from durable.runtime import admission, markers, singletons, timers, undoing
 from durable.runtime.admission import Admission, Admitted, Place, Queued, Turned
 from durable.runtime.cancelling import message
-from durable.runtime.children import cancel_open, owned_in
+from durable.runtime.children import cancel_open, cancel_orphan, owned_in, unsure_in
 from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped
 from durable.runtime.definitions import WorkflowDefinition, Workflows
 from durable.runtime.execution import Execution
@@ -126,6 +126,7 @@ class Runner:
     async def _carry_once(self) -> bool:
         """One epoch; True when the run is off our hands."""
         self.execution, self._touched = None, False  # what follows is a look of its own
+        here = self.held.fresh  # started in this process, by a parent that goes on
         try:
             facts = await self._facts()
         except CorruptFact as e:
@@ -140,6 +141,8 @@ class Runner:
         self._drop_timer_unless(facts)
         if facts.result is not None:
             return await self._finish(facts, facts.result)
+        if facts.cancel is None and not here:
+            facts.cancel = await cancel_orphan(self.around.store, self.run, facts.start)
         if facts.cancel is not None and facts.fresh and self.held.first:
             # Nobody has begun it, so there is nothing to clean up.
             failure = failures.from_exception(RunCancelled(message(self.run, facts.cancel)))
@@ -355,7 +358,8 @@ class Runner:
             await markers.wake(store, parent.run, start, nonce=self.around.system.token)
 
     async def _cancel_children(self, facts: Facts) -> None:
-        owned = owned_in(facts.steps)
+        owned, instance = owned_in(facts.steps), facts.start.instance
+        unsure = unsure_in(self.run, instance, facts.steps)
         if self.execution is not None:
             children = self.execution.children
             owned = {
@@ -363,7 +367,8 @@ class Runner:
                 for run, child in {**owned, **children.owned}.items()
                 if run not in children.ended
             }
-        await cancel_open(self.around.store, self.run, owned)
+            unsure |= children.unsure
+        await cancel_open(self.around.store, self.run, instance, owned, unsure)
 
     async def _delete_marker(self) -> None:
         """Not waited for: deletes of one name are limited to one a second in a bucket."""
