@@ -140,6 +140,27 @@ async def test_a_run_that_waits_to_be_alone_is_let_go_when_its_worker_stops() ->
     assert not solitude.closed
 
 
+async def test_a_dead_owners_late_record_is_everybodys_value() -> None:
+    """It lands while the successor's body runs: that one's outcome is dropped, and it replays."""
+
+    def late(call: Call) -> Fault | None:
+        return Fault("late") if call.verb == "create" and "/steps/" in call.name else None
+
+    async with world() as w:
+        first = await w.process(faults=late)
+        await w.start("r", one)
+        await w.until(lambda: any("/steps/" in name for _, name in w.bucket.log))
+        first.kill()
+        await w.process()
+        await w.until(lambda: begun == [1, 2])
+        w.bucket.land()
+
+        assert await w.result("r") == 1
+        assert begun == [1, 2]
+        claims = (await w.facts("r")).epochs
+        assert [(claim.epoch, claim.why) for claim in claims] == [(2, "takeover"), (3, "late")]
+
+
 async def test_an_owner_whose_claim_comes_second_lists_again() -> None:
     """Its claim tells later owners all that the first claimant saw, a late record included."""
     async with world() as w:
