@@ -278,5 +278,9 @@ class Fatal(DurableError):
         super().__init__(message)
 
 
+class NotRecorded(UserWarning):
+    """A step was called where a run's calls do not reach the run: nothing is recorded of it."""
+
+
 class RunCancelled(BaseException):
     """The run was cancelled. Derives from BaseException, so `except Exception` lets it pass."""

@@ -60,7 +60,7 @@ from durable.runtime.patches import Patches
 from durable.runtime.performing import Performer
 from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
-from durable.runtime.scopes import Current, Scope, executing
+from durable.runtime.scopes import Current, Scope, executing, in_this_process
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Threads
 from durable.runtime.turnstile import Turnstile
@@ -246,9 +246,11 @@ class Execution:
         `ended` may be set earlier: a task that refuses to unwind is left behind.
         """
         token = executing.set(self)  # for all that begins here
+        in_this_process.add(self)
         try:
             await self._run_in_group()
         finally:
+            in_this_process.discard(self)
             executing.reset(token)
         self._threads.let_go()
 

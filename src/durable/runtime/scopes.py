@@ -10,19 +10,22 @@ own are refused: which helper comes first would be chance.
 from __future__ import annotations
 
 import contextlib
+import threading
+import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
 
 import msgspec
 
-from durable.errors import NotInWorkflow, UnfinishedCalls
+from durable.errors import NotInWorkflow, NotRecorded, UnfinishedCalls
 from durable.protocol import values
 from durable.protocol.paths import Ordinals
 from durable.runtime.closing import Finished
-from durable.runtime.turns import strand
+from durable.runtime.turns import is_bare_thread, strand
 
 if TYPE_CHECKING:
     from durable.runtime.execution import Execution
@@ -213,6 +216,7 @@ class Current:
 
 here: ContextVar[Scope | Current | None] = ContextVar("durable.here", default=None)
 executing: ContextVar[Execution | None] = ContextVar("durable.executing", default=None)
+in_this_process: WeakSet[Execution] = WeakSet()  # executions that have not come to their end
 
 
 def unwinding() -> bool:
@@ -249,6 +253,8 @@ def calling_scope(what: str) -> Scope | None:
         NotInWorkflow: the strand does not own the scope.
     """
     place = here.get()
+    if place is None:
+        _warn_of_a_lost_call(what)
     if not isinstance(place, Scope):
         return None
     if place.owner != strand():
@@ -259,3 +265,18 @@ def calling_scope(what: str) -> Scope | None:
             "`durable.gather(helper(1), helper(2))` or `durable.map(helper, items)`",
         )
     return place
+
+
+def _warn_of_a_lost_call(what: str) -> None:
+    """Threads of an executor carry no context, so a workflow's call there is like one outside.
+
+    It cannot be told from code that has nothing to do with a run, so it is no error.
+    """
+    if in_this_process and is_bare_thread() and executing.get() is None:
+        warnings.warn(
+            f"{what} was called in thread {threading.current_thread().name!r} while runs are "
+            "executed in this process. If one of them was meant, the call is not recorded: use "
+            "`durable.gather` or `durable.map`, or make the call in the workflow itself",
+            NotRecorded,
+            stacklevel=4,
+        )

@@ -6,6 +6,7 @@ The only module that knows that asyncio and trio differ here. Everything else is
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -54,6 +55,11 @@ def strand() -> int:
 def in_task() -> bool:
     """Whether a task is running: not so in a bare callback of the event loop, nor in a thread."""
     return in_trio() or _asyncio_task() is not None
+
+
+def is_bare_thread() -> bool:
+    """Whether this is neither the main thread nor one in which an event loop runs."""
+    return strand() < 0 and threading.current_thread() is not threading.main_thread()
 
 
 def _asyncio_task() -> object:
