@@ -368,3 +368,30 @@ def test_select_needs_calls(backend: str) -> None:
             select(a=3)  # type: ignore[arg-type]  # wrong on purpose
 
     run(backend, main)
+
+
+def test_closed_inline_workflow_records_nothing(backend: str) -> None:
+    """A workflow that runs inline in a closed branch is closed with it, whatever it was doing."""
+
+    @a_workflow
+    async def inner() -> None:
+        await _slow(50)
+
+    @a_workflow
+    async def flow() -> str:
+        try:
+            await gather(inner(), _even(1))
+        except ValueError:
+            name, _ = await select(inner=inner(), quick=_slow(1))
+            return str(name)
+        return "ended"
+
+    async def main() -> None:
+        async with world() as w:
+            await w.process()
+            await w.start("r", flow)
+
+            assert await w.result("r") == "quick"
+            assert {s.outcome for s in (await w.facts("r")).steps} == {"value", "error"}
+
+    run(backend, main)

@@ -18,7 +18,7 @@ from durable.runtime import cleanup
 from durable.runtime.calls import Call
 from durable.runtime.deciding import Rule, Verdict, tolerance
 from durable.runtime.definitions import WorkflowDefinition
-from durable.runtime.scopes import Scope
+from durable.runtime.scopes import Scope, here
 from durable.runtime.turns import strand
 
 T = TypeVar("T")
@@ -251,9 +251,10 @@ async def inline(
 ) -> object:
     """A workflow called inside a workflow: it runs here, in a scope of its own."""
     execution = scope.execution
+    place = here.get()  # made in `scope`, it may be awaited in a branch of a `gather`
     try:
-        if scope.owner < 0 or scope.owner == strand():
-            child = scope.within(f"{path}/")
+        if isinstance(place, Scope) and (place.owner < 0 or place.owner == strand()):
+            child = place.within(f"{path}/")
             return await execution.run_function(definition, child, args, kwargs)
         child = scope.branch(f"{path}/")  # in a task of the user's own
         with execution.parking.goes_on(child.strand):
