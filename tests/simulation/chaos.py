@@ -11,6 +11,7 @@ from durable.testing.simulation.network import Plan, Sent
 from durable.testing.simulation.world import TTL, World
 from tests.simulation import flows
 from tests.simulation.programs import any_program
+from tests.simulation.scenarios import cancel, send
 
 HOURS_48 = 48 * 3600.0
 DRIFT = 0.01  # for which P11 holds
@@ -28,12 +29,16 @@ async def chaos(world: World) -> None:
     """One random schedule."""
     chance = world.chance
     world.skew = chance.choice([0.0, HOURS_48])
-    world.drift = chance.choice([0.0, DRIFT])
+    world.drift = chance.choice([0.0, 0.0, DRIFT, DRIFT, DRIFT_ALWAYS])
+    if world.drift > DRIFT:
+        world.history.add("world", "phase", what="clock rates differ too much for P11")
     world.body_seconds = chance.choice([0.0, 0.0, 0.5, 3.0])
     world.network.latency = chance.choice([(0.004, 0.06), (0.004, 0.06), (0.05, 0.6)])
     world.network.plan = faults(chance, chance.choice([0.0, 0.01, 0.02, 0.05]))
     concurrency = chance.choice([1, 2, 20])
     world.fleet(chance.randint(1, 3), flows.code(), concurrency=concurrency)
+    if chance.random() < 0.3:
+        world.fleet(1, flows.code(), version="v2", concurrency=concurrency)
     starts = [world.ask(_start(world, f"run{i}")) for i in range(chance.randint(1, 5))]
     for _ in range(chance.randint(0, 4)):
         await asyncio.sleep(chance.uniform(0, 8))
@@ -50,15 +55,40 @@ async def chaos(world: World) -> None:
 async def _start(world: World, run: str) -> None:
     chance = world.chance
     await asyncio.sleep(chance.choice([0.0, chance.uniform(0, 10)]))
-    if chance.random() < 0.4:
+    kind = chance.choice(["program"] * 4 + ["ordinary"] * 4 + ["special"] * 3)
+    if kind == "program":
         await world.start(any_program, run, chance.getrandbits(32))
-        return
-    workflow: Any = chance.choice(flows.ORDINARY)
-    width = chance.randint(1, 3)
-    again = chance.random() < 0.2
-    await world.start(workflow, run, width)
-    if again:
+    elif kind == "ordinary":
+        workflow: Any = chance.choice(flows.ORDINARY)
+        width = chance.randint(1, 3)
         await world.start(workflow, run, width)
+        if chance.random() < 0.2:
+            await world.start(workflow, run, width)
+    else:
+        await _start_special(world, run)
+    if chance.random() < 0.15:
+        await asyncio.sleep(chance.uniform(0, 6))
+        await cancel(world, run)
+
+
+async def _start_special(world: World, run: str) -> None:
+    """A run that waits, undoes, runs once or runs alone."""
+    chance = world.chance
+    match chance.choice(["sleep", "events", "events", "undo", "once", "alone"]):
+        case "sleep":
+            await world.start(flows.sleeper, run, chance.choice([2.0, 8.0, 20.0]))
+        case "events":
+            count = chance.randint(1, 3)
+            workflow: Any = chance.choice([flows.listener, flows.listeners])
+            await world.start(workflow, run, count, chance.choice([None, 5.0, 15.0]))
+            pauses = [chance.choice([0.0, chance.uniform(0, 8)]) for _ in range(count)]
+            await send(world, run, [f"e{i}" for i in range(count)], pauses)
+        case "undo":
+            await world.start(flows.bookings, run, chance.randint(1, 3), chance.random() < 0.5)
+        case "once":
+            await world.start(flows.onces, run, chance.randint(1, 3))
+        case "alone":
+            await world.start(flows.single, run, chance.randint(1, 2))
 
 
 def faults(chance: random.Random, share: float) -> Plan:

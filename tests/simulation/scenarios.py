@@ -258,7 +258,7 @@ async def send(world: World, run: str, values: list[str], pauses: list[float]) -
 
         for _ in range(20):
             reply = await world.client("send", talk, run)
-            if reply.value is not None:
+            if reply.value is not None or world.result(run):
                 break
             await asyncio.sleep(1)
 
@@ -302,7 +302,7 @@ async def cancel(world: World, run: str) -> None:
 
     for _ in range(20):
         reply = await world.client("cancel", talk, run)
-        if reply.value is not None:
+        if reply.value is not None or world.result(run):
             return
         await asyncio.sleep(1)
 

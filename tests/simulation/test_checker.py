@@ -1,0 +1,333 @@
+"""The checker's rules, each by a history that breaks it: a sound one with a lie told in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.simulation import checker
+from tests.simulation.checker.features import FEATURE_RULES
+from tests.simulation.checker.instances import INSTANCE_RULES
+from tests.simulation.checker.owners import OWNER_RULES
+from tests.simulation.checker.whole import WHOLE_RULES
+from tests.simulation.judging import Case, played
+
+
+@dataclasses.dataclass
+class Told:
+    """An event that may be changed."""
+
+    at: float
+    who: str
+    kind: str
+    facts: dict[str, Any]
+
+    def body(self, **fields: Any) -> None:
+        """Other fields in the record that a mutation wrote."""
+        self.facts["body"] = json.dumps(json.loads(self.facts["body"]) | fields).encode()
+
+
+class Story(list[Told]):
+    """A history."""
+
+    def all(self, kind: str, **facts: Any) -> list[Told]:
+        """Events of a kind; a fact given as text need only begin with it."""
+        return [e for e in self if e.kind == kind and _fits(e, facts)]
+
+    def one(self, kind: str, **facts: Any) -> Told:
+        return self.all(kind, **facts)[0]
+
+    def last(self, kind: str, **facts: Any) -> Told:
+        return self.all(kind, **facts)[-1]
+
+    def add(self, after: Told, kind: str, **facts: Any) -> Told:
+        """The same event once more, changed, right after it."""
+        made = Told(after.at, facts.pop("who", after.who), kind, after.facts | facts)
+        self.insert(next(i for i, e in enumerate(self) if e is after) + 1, made)
+        return made
+
+    def move(self, event: Told, before: Told) -> None:
+        self[:] = [e for e in self if e is not event]
+        self.insert(next(i for i, e in enumerate(self) if e is before), event)
+
+
+def _fits(event: Told, facts: dict[str, Any]) -> bool:
+    return all(
+        str(event.facts.get(name, "")).startswith(str(value))
+        or (name == "name" and str(value) in str(event.facts.get(name, "")))
+        for name, value in facts.items()
+    )
+
+
+@functools.cache
+def history(scenario: str) -> tuple[Any, ...]:
+    return tuple(played(Case(1, scenario)).history.events)
+
+
+def story(scenario: str) -> Story:
+    return Story(Told(e.at, e.who, e.kind, dict(e.facts)) for e in history(scenario))
+
+
+Lie = Callable[[Story], object]
+LIES: dict[str, tuple[str, Lie]] = {}
+
+
+def lie(scenario: str = "zombie") -> Callable[[Lie], Lie]:
+    """The function breaks the rule that it is named for, in a history of this scenario."""
+
+    def decorate(fn: Lie) -> Lie:
+        LIES[fn.__name__] = (scenario, fn)
+        return fn
+
+    return decorate
+
+
+# -- instances ------------------------------------------------------------------------------------
+
+
+@lie()
+def facts_never_change(s: Story) -> None:
+    s.add(s.one("mutation", name="/steps/"), "mutation", verb="replace")
+
+
+@lie()
+def one_record_for_each_call(s: Story) -> None:
+    first, second = s.all("mutation", name="/steps/")[:2]
+    second.body(value=json.loads(first.facts["body"])["value"])
+
+
+@lie()
+def records_are_what_bodies_made(s: Story) -> None:
+    s.one("mutation", name="/steps/").body(value="invented|999")
+
+
+@lie("retried")
+def failures_are_what_bodies_raised(s: Story) -> None:
+    s.one("mutation", name="/attempts/").body(failure={"message": "invented|999"})
+
+
+@lie()
+def keys_name_calls(s: Story) -> None:
+    s.one("body").facts["key"] = "another"
+
+
+@lie("sequential")
+def received_is_recorded(s: Story) -> None:
+    s.move(s.one("received"), s.one("mutation", name="/steps/"))
+
+
+@lie("drain")
+def executions_agree(s: Story) -> None:
+    first = [e for e in s.all("received") if e.facts["index"] == 0]
+    assert len(first) > 1
+    first[-1].facts["what"] = "long|2"
+
+
+@lie("sequential")
+def results_are_what_functions_came_to(s: Story) -> None:
+    s.one("mutation", name="/result").body(value=["invented|999"])
+
+
+@lie("sequential")
+def results_follow_their_records(s: Story) -> None:
+    s.move(s.last("mutation", name="/steps/"), s.one("mutation", name="history/"))
+
+
+@lie("sequential")
+def nothing_follows_a_result(s: Story) -> None:
+    result = s.one("mutation", name="/result")
+    listed = s.add(result, "call", verb="list", name="runs/run/", number=0, trusted=True)
+    s.add(listed, "enter", **(s.one("enter").facts | {"epoch": 7}))
+
+
+@lie()
+def epochs_have_one_owner(s: Story) -> None:
+    s.add(s.one("enter"), "enter", who="w9")
+
+
+@lie()
+def recorded_bodies_rest(s: Story) -> None:
+    claim = s.last("mutation", name="/epochs/")
+    first = s.one("mutation", name="/steps/")
+    slot = json.loads(first.facts["body"])["value"].partition("|")[0]
+    body = s.one("body", slot=slot)
+    enter = next(e for e in s.all("enter") if e.who == claim.who)
+    again = body.facts | {"epoch": enter.facts["epoch"], "token": f"{slot}|99"}
+    s.add(enter, "body", **again)
+
+
+@lie()
+def bodies_repeat_for_a_reason(s: Story) -> None:
+    s.add(s.one("body"), "body", token="b0-1|99")
+
+
+# -- owners ---------------------------------------------------------------------------------------
+
+
+def _fence(s: Story) -> Told:
+    return next(e for e in s.all("mutation", name="workers/") if b'"dead"' in e.facts["body"])
+
+
+@lie()
+def fences_are_justified(s: Story) -> None:
+    fence = _fence(s)
+    before = [e for e in s.all("mutation", name=fence.facts["name"]) if e.at < fence.at]
+    fence.at = before[-1].at + 1.0
+
+
+@lie()
+def no_two_believe(s: Story) -> None:
+    _fence(s).facts["holder_trusts"] = True
+
+
+@lie()
+def the_fenced_are_silent(s: Story) -> None:
+    fence = _fence(s)
+    s.add(fence, "mutation").body(state="alive")
+
+
+@lie()
+def the_untrusted_do_nothing(s: Story) -> None:
+    s.one("body").facts["trusted"] = False
+
+
+@lie("sequential")
+def markers_change_by_their_rules(s: Story) -> None:
+    gone = next(e for e in s.all("mutation", name="live/") if e.facts["verb"] == "delete")
+    gone.who = "w9"
+
+
+# -- the whole ------------------------------------------------------------------------------------
+
+
+@lie("sequential")
+def nothing_broke(s: Story) -> None:
+    s.add(s[-1], "stuck", why="something waits for ever")
+
+
+@lie("sequential")
+def executions_are_known(s: Story) -> None:
+    s.add(s.one("enter"), "enter", key="another")
+
+
+@lie("sequential")
+def accepted_is_kept(s: Story) -> None:
+    rest = s.one("rest")
+    rest.facts["left"] = {n: b for n, b in rest.facts["left"].items() if "/result" not in n}
+
+
+@lie("concurrent_starts")
+def equal_starts_are_one_run(s: Story) -> None:
+    s.one("reply", what="start").facts["value"] = "another"
+
+
+@lie("sequential")
+def starts_never_change(s: Story) -> None:
+    s.add(s.one("mutation", name="/start"), "mutation", verb="replace")
+
+
+@lie("sequential")
+def clients_are_told_the_record(s: Story) -> None:
+    s.one("reply", what="result").facts["value"] = ["invented|999"]
+
+
+@lie("sequential")
+def nothing_is_left(s: Story) -> None:
+    rest = s.one("rest")
+    rest.facts["left"] = rest.facts["left"] | {"live/default/00000000-run": b"{}"}
+
+
+@lie("sequential")
+def histories_are_complete(s: Story) -> None:
+    rest = s.one("rest")
+    rest.facts["left"] = {n: b for n, b in rest.facts["left"].items() if "history" not in n}
+
+
+@lie("sequential")
+def no_object_is_hot(s: Story) -> None:
+    bell = s.one("mutation", name="bells/")
+    for _ in range(20):
+        s.add(bell, "mutation")
+
+
+# -- features -------------------------------------------------------------------------------------
+
+
+@lie("short_sleep")
+def sleeps_keep_their_deadline(s: Story) -> None:
+    s.one("slept").at -= 3.0
+
+
+@lie("events")
+def inboxes_are_chains(s: Story) -> None:
+    first = s.one("mutation", name="/takes/1")
+    first.facts["name"] = first.facts["name"].replace("/takes/1", "/takes/3")
+
+
+@lie("events")
+def events_reach_one_wait(s: Story) -> None:
+    s.last("mutation", name="/takes/").body(event="e0")
+
+
+@lie("events")
+def received_events_are_recorded(s: Story) -> None:
+    s.one("received", what="event ").facts["what"] = "event e9"
+
+
+@lie("cancel_in_a_body")
+def cancelled_runs_were_asked_to(s: Story) -> None:
+    s[:] = [e for e in s if not str(e.facts.get("name")).endswith("/cancel")]
+
+
+@lie("cancel_in_a_body")
+def clients_are_told_of_cancels(s: Story) -> None:
+    reply, result = s.one("reply", what="cancel"), s.one("mutation", name="/result")
+    reply.facts["value"] = "finished"
+    s.move(reply, result)
+
+
+@lie("undone_by_failure")
+def undone_in_reverse(s: Story) -> None:
+    one, two = s.all("body", slot="undo-")[:2]
+    one.facts["slot"], two.facts["slot"] = two.facts["slot"], one.facts["slot"]
+
+
+@lie("at_most_once")
+def at_most_once(s: Story) -> None:
+    s.add(s.one("body", slot="once-"), "body", token="once-o0|99")
+
+
+@lie("singletons")
+def one_holds_the_lock(s: Story) -> None:
+    first = s.one("body", slot="alone-")
+    other = next(b for b in s.all("body", slot="alone-") if b.facts["run"] != first.facts["run"])
+    s.move(other, s.one("mutation", name="/result"))
+
+
+RULES = [
+    rule.__name__
+    for rule in (*INSTANCE_RULES, *OWNER_RULES, *WHOLE_RULES, *FEATURE_RULES)
+] + ["one_holds_the_lock"]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_finds_its_lie(rule: str) -> None:
+    """A history in which the rule was broken is found wrong by that rule."""
+    scenario, tell = LIES[rule]
+    told = story(scenario)
+    tell(told)
+
+    found = checker.check((e.at, e.who, e.kind, e.facts) for e in told)
+
+    assert rule in {violation.rule for violation in found}
+
+
+@pytest.mark.parametrize("scenario", sorted({scenario for scenario, _ in LIES.values()}))
+def test_true_histories_are_sound(scenario: str) -> None:
+    """Without a lie no rule is broken."""
+    assert checker.check((e.at, e.who, e.kind, e.facts) for e in story(scenario)) == []
