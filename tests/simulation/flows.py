@@ -345,6 +345,24 @@ async def onces(w: Witness, width: int) -> Any:
     return w.log
 
 
+@step(name="sim.tardy")
+async def tardy(slot: str) -> str:
+    """Quick in the first epoch, slow in later ones."""
+    body = Body(slot)
+    await anyio.sleep(0.1 if body.place.epoch == 1 else 25.0)
+    return body.value()
+
+
+@flow("sim.latecomer")
+async def latecomer(w: Witness, seconds: float) -> Any:
+    """Two calls whose order of arrival shows."""
+    tasks = [asyncio.ensure_future(tardy("tardy")), asyncio.ensure_future(long("long", seconds))]
+    for coming in asyncio.as_completed(tasks):
+        w.got(await coming)
+    w.got(await long("last", 20.0))
+    return w.log
+
+
 def alone(name: str) -> Any:
     """As `flow`, one run at a time."""
 
@@ -376,7 +394,7 @@ async def drifting(w: Witness, width: int) -> Any:
 @flow("sim.drifting (changed)")
 async def drifting_changed(w: Witness, width: int) -> Any:
     """Asks for another step where the old code has recorded one."""
-    w.got(await work("first-anew"))
+    w.tell("called", slot="first-anew", what=await work("first-anew"))
     w.got(await long("second", 3.0))
     return w.log
 

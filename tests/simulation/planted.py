@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import anyio
@@ -19,11 +20,13 @@ from durable.runtime.branches import Branches
 from durable.runtime.gate import Gate
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Identity
+from durable.runtime.inbox import Inbox
 from durable.runtime.lease import LeaseKeeper
 from durable.runtime.markers import Held
 from durable.runtime.recording import Recorder
 from durable.runtime.runner import Runner
 from durable.runtime.sweeper import Sweeper
+from durable.runtime.waits import Waits
 from durable.store import Page, Refused, Store, Stored, Written
 from durable.testing.simulation.machines import Machine
 from durable.testing.simulation.world import World
@@ -151,11 +154,8 @@ def result_before_the_last_record() -> Iterator[None]:
 
 @bug
 def the_result_is_overwritten() -> Iterator[None]:
-    async def record(self: Runner, facts: Any, epoch: int, finished: Any) -> records.Result:
-        result = records.Result(
-            status="completed" if finished.failure is None else "failed", nonce=self._token(),
-            epoch=epoch, time=self._now(), value=finished.value, failure=finished.failure,
-        )  # fmt: skip
+    async def record(self: Runner, facts: Any, result: records.Result) -> records.Result:
+        result = msgspec.structs.replace(result, nonce=self._token(), time=self._now())
         name = names.result(self.run, facts.start.instance)
         await _overwrite(self.around.store, name, records.encode(result), result.nonce)
         return result
@@ -202,8 +202,8 @@ def _sorted_by(key: Callable[[records.Step, int], Any]) -> Iterator[None]:
 
     true = journal.build
 
-    def build(steps: Any, attempts: Any, epochs: Any) -> journal.Journal:
-        made = true(steps, attempts, epochs)
+    def build(*args: Any) -> journal.Journal:
+        made = true(*args)
         claims = made.epochs
         numbers = sorted(claims)
         made.order.sort(key=lambda s: key(s, journal._first_seen(s, numbers, claims)))
@@ -232,12 +232,12 @@ def late_records_are_not_told_apart() -> Iterator[None]:
 
 
 @bug
-def branches_in_the_order_of_completion() -> Iterator[None]:
+def branches_named_by_a_counter_of_the_process() -> Iterator[None]:
     true = Branches._in_scope
+    numbers = count()
 
     async def in_scope(self: Branches, index: int, branch: Any, paths: Any) -> Any:
-        return await true(self, index if not self._results else 100 + len(self._results), branch,
-                          paths)  # fmt: skip
+        return await true(self, next(numbers), branch, paths)
 
     with replaced(Branches, "_in_scope", in_scope):
         yield
@@ -376,9 +376,9 @@ def an_empty_folder_is_a_first_epoch() -> Iterator[None]:
 def marker_deleted_before_the_result() -> Iterator[None]:
     true = Runner._record
 
-    async def record(self: Runner, facts: Any, epoch: int, finished: Any) -> Any:
+    async def record(self: Runner, facts: Any, result: Any) -> Any:
         await self.around.store.delete(self.held.name, self.held.generation)
-        return await true(self, facts, epoch, finished)
+        return await true(self, facts, result)
 
     with replaced(Runner, "_record", record):
         yield
@@ -458,6 +458,102 @@ def a_cache_of_lists() -> Iterator[None]:
 @bug
 def a_look_ends_at_the_first_error() -> Iterator[None]:
     with replaced(Holdings, "_try_to_take", Holdings.take):
+        yield
+
+
+# -- waits, events, undo, at most once, singletons -------------------------------------------------
+
+
+@bug
+def deadline_from_the_last_begin() -> Iterator[None]:
+    """Whoever resumes a sleep waits all of it again."""
+
+    async def begin(self: Waits, call: Any, due_at: Any) -> records.Wait:
+        recorder = self.performer.recorder
+        wait = recorder.wait(call, due_at(self.now()))
+        await recorder.claim_wait(wait)
+        return wait
+
+    with replaced(Waits, "begin", begin):
+        yield
+
+
+@bug
+def taken_events_are_free_again() -> Iterator[None]:
+    def take(self: Inbox, key: Any, path: str) -> None:
+        self._taken[key] = path
+
+    with replaced(Inbox, "_take", take):
+        yield
+
+
+@bug
+def events_in_the_order_of_their_names_reversed() -> Iterator[None]:
+    def first(self: Inbox, event: str | None) -> Any:
+        free = None if event is None else self._free.get(event)
+        return max(free)[1] if free else None
+
+    with replaced(Inbox, "_first", first):
+        yield
+
+
+@bug
+def undone_in_the_order_of_doing() -> Iterator[None]:
+    import durable.runtime.undoing as module
+
+    with replaced(module, "_order", lambda undo: (-undo.epoch, -undo.n, undo.path)):
+        yield
+
+
+@bug
+def undo_is_not_registered() -> Iterator[None]:
+    async def write(self: Recorder, undo: Any, branch: Any) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    with replaced(Recorder, "write_undo", write):
+        yield
+
+
+@bug
+def at_most_once_is_forgotten() -> Iterator[None]:
+    async def claim(self: Recorder, begin: Any) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    with replaced(Recorder, "claim", claim):
+        yield
+
+
+@bug
+def a_lock_is_always_free() -> Iterator[None]:
+    import durable.runtime.singletons as module
+
+    async def is_free(store: Store, lock: Any) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return True
+
+    with replaced(module, "_is_free", is_free):
+        yield
+
+
+@bug
+def failures_recorded_as_cancellations() -> Iterator[None]:
+    true = Runner._record
+
+    async def record(self: Runner, facts: Any, result: Any) -> Any:
+        if result.failure is not None:
+            result = msgspec.structs.replace(result, status="cancelled")
+        return await true(self, facts, result)
+
+    with replaced(Runner, "_record", record):
+        yield
+
+
+@bug
+def a_known_touch_is_not_looked_at() -> Iterator[None]:
+    async def let_go(self: Runner, look: Any) -> bool:
+        return await markers.let_go(self.around.store, self.held, look)
+
+    with replaced(Runner, "_let_go", let_go):
         yield
 
 

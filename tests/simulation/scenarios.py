@@ -14,6 +14,8 @@ from typing import Any
 from durable.client import Client
 from durable.client.purging import purge
 from durable.errors import NotFound, RunFailed
+from durable.testing.simulation.faults import Fault
+from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import Member, World
 from tests.simulation import flows
 
@@ -397,6 +399,69 @@ async def restarted(world: World) -> None:
             break
         await asyncio.sleep(1)
     await world.ended("run")
+
+
+@scenario
+async def restarted_during_clean_up(world: World) -> None:
+    """The last owner of a failed run still writes its history when the run is restarted."""
+    world.expect("run", "replaced")
+    unless_history(world, 8.0)
+    world.fleet(1, flows.code())
+    await world.start(flows.doomed, "run", 1)
+    await world.ended("run")
+
+    async def talk(client: Client) -> str:
+        return (await client.restart("run")).instance
+
+    first = world.instance("run")
+    for _ in range(20):
+        await world.client("restart", talk, "run")
+        if world.instance("run") != first:
+            break
+        await asyncio.sleep(1)
+    await world.ended("run")
+
+
+def unless_history(world: World, until: float) -> None:
+    """Until then entries of the history are not written, whatever else goes wrong."""
+    others = world.network.plan
+
+    def plan(sent: Sent) -> Fault | None:
+        late = sent.name.startswith("history/") and world.loop.now < until
+        return "unsent" if late else others(sent)
+
+    world.network.plan = plan
+
+
+@scenario
+async def late_record(world: World) -> None:
+    """A dead owner's record lands after the next has recorded and handed over others.
+
+    The next one dies, too, so that a third replays what both have left.
+    """
+    others, sent_late = world.network.plan, []
+
+    def plan(sent: Sent) -> Fault | None:
+        if "/steps/sim%2Etardy" in sent.name and sent.verb == "create" and not sent_late:
+            sent_late.append(sent)
+            return "late_crash"
+        return others(sent)
+
+    world.network.plan = plan
+    world.network.late_leases = (2.5,)
+    world.fleet(2, flows.code())
+    await world.start(flows.latecomer, "run", 8.0)
+    await world.until(lambda: handed(world, "long"), "the second owner to be handed something")
+    await asyncio.sleep(12.0)
+    for member in world.alive:
+        if member.worker.runners:
+            member.machine.kill()
+    await world.ended("run")
+
+
+def handed(world: World, slot: str) -> bool:
+    received = (e for e in world.history.events if e.kind == "received")
+    return any(str(e.facts["what"]).startswith(f"{slot}|") for e in received) or world.result("run")
 
 
 async def begun(world: World, member: Member, slot: str) -> None:

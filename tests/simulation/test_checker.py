@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.simulation import checker
-from tests.simulation.checker.features import FEATURE_RULES
+from tests.simulation.checker.features import CASE_RULES, FEATURE_RULES
 from tests.simulation.checker.instances import INSTANCE_RULES
 from tests.simulation.checker.owners import OWNER_RULES
 from tests.simulation.checker.whole import WHOLE_RULES
@@ -309,10 +309,15 @@ def one_holds_the_lock(s: Story) -> None:
     s.move(other, s.one("mutation", name="/result"))
 
 
+@lie("sequential")
+def values_belong_to_their_calls(s: Story) -> None:
+    s.add(s.one("received"), "called", slot="another")
+
+
 RULES = [
     rule.__name__
-    for rule in (*INSTANCE_RULES, *OWNER_RULES, *WHOLE_RULES, *FEATURE_RULES)
-] + ["one_holds_the_lock"]  # fmt: skip
+    for rule in (*INSTANCE_RULES, *OWNER_RULES, *WHOLE_RULES, *FEATURE_RULES, *CASE_RULES)
+]
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from tests.simulation.checker.case import Case, Instance
-from tests.simulation.checker.features import FEATURE_RULES, one_holds_the_lock
+from tests.simulation.checker.features import CASE_RULES, FEATURE_RULES
 from tests.simulation.checker.instances import INSTANCE_RULES
 from tests.simulation.checker.owners import OWNER_RULES
 from tests.simulation.checker.whole import WHOLE_RULES
@@ -30,7 +30,7 @@ def check(events: Iterable[tuple[float, str, str, dict[str, object]]]) -> list[V
     """Apply every rule to a history."""
     case = Case(events)
     found: list[Violation] = []
-    whole: list[Callable[[Case], Iterator[str]]] = [*WHOLE_RULES, *OWNER_RULES, one_holds_the_lock]
+    whole: list[Callable[[Case], Iterator[str]]] = [*WHOLE_RULES, *OWNER_RULES, *CASE_RULES]
     for rule in whole:
         found += [Violation(rule.__name__, text) for text in rule(case)]
     each: list[Callable[[Case, Instance], Iterator[str]]] = [*INSTANCE_RULES, *FEATURE_RULES]

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from tests.simulation.checker.case import Case, Fact, Instance, content, record, slot_of
+from tests.simulation.checker.case import Case, Fact, Instance, content, record, slot_of, token_of
 
 EARLY = 2.0  # seconds by which the store's time may be off
 LATE = 6.0  # seconds after its end, or after its execution began, until a sleep is over
@@ -141,6 +141,13 @@ def one_holds_the_lock(case: Case) -> Iterator[str]:
             yield f"run {other!r} began while run {run!r} held the lock"
 
 
+def values_belong_to_their_calls(case: Case) -> Iterator[str]:
+    """S10: a recorded value is never handed to another call than the one it was recorded for."""
+    for called in case.by_kind["called"]:
+        if slot_of(token_of(called.what)) != called.slot:
+            yield f"{called.slot} of run {called.run!r} was handed {called.what!r}"
+
+
 FEATURE_RULES: list[Callable[[Case, Instance], Iterator[str]]] = [
     sleeps_keep_their_deadline,
     inboxes_are_chains,
@@ -150,4 +157,9 @@ FEATURE_RULES: list[Callable[[Case, Instance], Iterator[str]]] = [
     clients_are_told_of_cancels,
     undone_in_reverse,
     at_most_once,
+]
+
+CASE_RULES: list[Callable[[Case], Iterator[str]]] = [
+    one_holds_the_lock,
+    values_belong_to_their_calls,
 ]

@@ -137,6 +137,7 @@ class Network:
         self.plan: Plan = lambda sent: None
         self.calls = 0
         self.ttl = 12.0
+        self.late_leases: tuple[float, ...] = (0.3, 1.0, 2.5)  # ttls until a late call lands
         self.counted: dict[str, int] = {}
         self.under_way = 0  # calls that nobody waits for any more, and that will land
         self._loop = loop
@@ -248,7 +249,7 @@ class Network:
 
     def late(self) -> float:
         """Seconds after which a call lands that nobody waits for any more."""
-        return self._chance.choice([0.3, 1.0, 2.5]) * self.ttl * self._chance.uniform(0.8, 1.2)
+        return self._chance.choice(self.late_leases) * self.ttl * self._chance.uniform(0.8, 1.2)
 
 
 async def _next_turn() -> None:

@@ -252,7 +252,7 @@ class World:
         task.add_done_callback(lambda task: machine.gone.set())
         await machine.gone.wait()
         if task.done() and not task.cancelled() and task.exception() is not None:
-            raise task.exception()
+            self.history.add(machine.name, "broken", error=repr(task.exception()))
         return reply
 
     async def start(
@@ -290,11 +290,13 @@ class World:
 
     def result(self, run: str) -> bool:
         """Whether the run's present instance is over, by the bucket."""
+        instance = self.instance(run)
+        return bool(instance) and self.bucket.peek(names.result(run, instance)) is not None
+
+    def instance(self, run: str) -> str:
+        """The instance that `start` names now; empty if there is none."""
         start = self.bucket.peek(names.start(run))
-        if start is None:
-            return False
-        instance = _field(start.body, "instance")
-        return self.bucket.peek(names.result(run, instance)) is not None
+        return "" if start is None else _field(start.body, "instance")
 
     def flagged(self, run: str, queue: str = "default") -> bool:
         """Whether the run needs attention and nobody works on it."""
