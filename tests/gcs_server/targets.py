@@ -98,12 +98,16 @@ class Target:
 
     def send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         """The JSON value that it answers; an error is raised as the client does."""
+        return dict(self.done(method, path, **more).json())
 
-        def attempt() -> dict[str, Any]:
+    def done(self, method: str, path: str, **more: Any) -> Any:
+        """The answer to a request that is carried out; an error is raised as the client does."""
+
+        def attempt() -> Any:
             answer = self.raw(method, path, **more)
-            if answer.status_code not in (200, 206):
+            if answer.status_code not in (200, 204, 206):
                 raise from_http_response(answer)
-            return dict(answer.json())
+            return answer
 
         return attempt() if self.retry is None else self.retry(attempt)()
 

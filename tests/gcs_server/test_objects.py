@@ -143,7 +143,7 @@ def test_delete_by_generation(target: Target) -> None:
 def test_delete_answers_204(target: Target) -> None:
     """A delete says no more than that it is done."""
     blob = target.create()
-    answer = target.raw("DELETE", target.object_path(blob.name))
+    answer = target.done("DELETE", target.object_path(blob.name))
     assert (answer.status_code, answer.content) == (204, b"")
 
 
