@@ -543,3 +543,20 @@ async def test_a_full_store_stops_the_run_with_nothing_half_recorded() -> None:
         os_full = False
 
         assert await w.result("r") == 10
+
+
+async def test_a_worker_that_starts_in_an_outage_works_after_it() -> None:
+    """It asks again until the store answers, whatever it asks first."""
+    refused = 0
+
+    def outage(call: Call) -> Fault | None:
+        nonlocal refused
+        refused += 1
+        return Fault("busy") if refused <= 20 else None
+
+    async with world() as w:
+        await w.start("r", quickly, 4)
+        process = await w.process(faults=outage)
+
+        assert await w.result("r") == 8
+        assert not process.gone.is_set()

@@ -80,6 +80,19 @@ async def blocking(slot: str, seconds: float) -> str:
     return body.value()
 
 
+@step(name="sim.telling", retry=QUICK)
+async def telling(slot: str) -> str:
+    """Says how far it is; goes on from there."""
+    body = Body(slot)
+    done = durable.current().heartbeat_details or 0
+    assert isinstance(done, int)
+    for part in range(done, 4):
+        await anyio.sleep(0.7)
+        durable.current().heartbeat(part + 1)
+        durable.publish("part", part + 1)
+    return body.value()
+
+
 # -- workflows ------------------------------------------------------------------------------------
 
 
@@ -113,6 +126,15 @@ async def sequence(w: Witness, width: int) -> Any:
 async def retries(w: Witness, width: int) -> Any:
     for i in range(width):
         w.got(await flaky(f"f{i}", i % 3))
+    return w.log
+
+
+@flow("sim.progress")
+async def progress(w: Witness, width: int) -> Any:
+    for i in range(width):
+        durable.publish("progress", i)
+        w.got(await telling(f"t{i}"))
+    durable.publish("progress", "done")
     return w.log
 
 
@@ -400,7 +422,8 @@ async def drifting_changed(w: Witness, width: int) -> Any:
 
 
 ORDINARY: list[WorkflowFunction[..., Any]] = [
-    sequence, retries, caught, doomed, branches, mapped, decided, natively, racing, large, nested,
+    sequence, retries, onces, progress, caught, doomed, branches, mapped, decided, natively,
+    racing, large, nested,
 ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from durable.runtime.identity import Identity
 from durable.runtime.inbox import Inbox
 from durable.runtime.lease import LeaseKeeper
 from durable.runtime.markers import Held
+from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
 from durable.runtime.runner import Runner
 from durable.runtime.sweeper import Sweeper
@@ -170,6 +171,22 @@ def failed_attempts_are_not_recorded() -> Iterator[None]:
         await anyio.lowlevel.checkpoint()
 
     with replaced(Recorder, "write_attempt", write):
+        yield
+
+
+@bug
+def bodies_begin_without_a_claim() -> Iterator[None]:
+    async def claim(self: Recorder, begin: records.Begin) -> None: ...
+
+    with replaced(Recorder, "claim", claim):
+        yield
+
+
+@bug
+def the_last_value_is_not_flushed() -> Iterator[None]:
+    async def flush(self: Publishing) -> None: ...
+
+    with replaced(Publishing, "flush", flush):
         yield
 
 

@@ -77,6 +77,11 @@ async def retried(world: World) -> None:
 
 
 @scenario
+async def progress(world: World) -> None:
+    await one(world, flows.progress, 2)
+
+
+@scenario
 async def errors(world: World) -> None:
     await one(world, flows.caught, 2)
 

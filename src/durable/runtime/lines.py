@@ -81,11 +81,13 @@ class Lines:
     Attributes:
         limited: those that have limits.
         pauses: what is paused.
+        known: whether it has learned that, and the limits, at least once.
     """
 
     def __init__(self, store: Store, queues: Iterable[str], workflows: Workflows) -> None:
         self.limited: dict[str, QueueRecord] = {}
         self.pauses = Pauses("")
+        self.known = False
         self._store = store
         self._queues = tuple(queues)
         self._workflows = workflows
@@ -105,6 +107,7 @@ class Lines:
         self.pauses = await read_pauses(self._store)
         for name in self._queues:
             await self._learn(name)
+        self.known = True
 
     async def _learn(self, queue: str) -> QueueRecord | None:
         found = await read_settings(self._store, queue)

@@ -135,8 +135,7 @@ class Worker:
             self._follows = not polling
             tasks.start_soon(self._repeat, self.store.pace.bell, self._promote)
             if polling:
-                await self._lines.learn()
-                tasks.start_soon(self._repeat, self.store.pace.slow, self._lines.learn)
+                tasks.start_soon(self._repeat, self.store.pace.slow, self._learn_anew)
                 tasks.start_soon(self._repeat, self.store.pace.bell, self._poll)
                 tasks.start_soon(self._repeat, SHOWN_PERIOD, peers.show)
                 tasks.start_soon(self._repeat, PROBE_PERIOD, self._watch, neighbours)
@@ -224,7 +223,13 @@ class Worker:
         if found[1].holder or await self._holdings.take(found[0]):
             self._parked.pop(run, None)
 
+    async def _learn_anew(self) -> None:
+        if self._lines.known:
+            await self._lines.learn()
+
     async def _poll(self) -> None:
+        if not self._lines.known:
+            await self._lines.learn()  # before anything is taken
         if self._until_idle:
             await self._promoter.look()  # what is due now is not parked for long
         await self._finder.look()

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+REGISTERS = frozenset({"beats", "state"})  # overwritten, by the one owner of their epoch
+
 _TOKEN = re.compile(r"[\w@-]+\|\d+")  # as `tests.simulation.witness` makes them
 
 
@@ -37,6 +39,7 @@ class Instance:
     Attributes:
         steps: creates of outcomes, by path.
         bodies: executions of bodies; `ends` of them by token.
+        published: the last write of each name and epoch.
         epochs: claims by number.
         enters: begun executions of the workflow function.
         received: what each epoch's execution was handed, in order.
@@ -47,6 +50,7 @@ class Instance:
     id: str
     steps: dict[str, Fact] = field(default_factory=dict)
     attempts: list[Fact] = field(default_factory=list)
+    published: dict[str, dict[int, Fact]] = field(default_factory=lambda: defaultdict(dict))
     epochs: dict[int, Fact] = field(default_factory=dict)
     takes: dict[int, Fact] = field(default_factory=dict)
     events: dict[str, Fact] = field(default_factory=dict)  # by name and key
@@ -138,8 +142,11 @@ class Case:
 
     def _sort(self, instance: Instance, parts: list[str], facts: list[Fact]) -> None:
         first, *more = facts
-        instance.changes += more
+        if parts[0] not in REGISTERS:
+            instance.changes += more
         match parts[0]:
+            case "state":
+                instance.published[unquote(parts[1])][int(parts[2])] = facts[-1]
             case "steps":
                 instance.steps[record(first).get("path", "/".join(parts[1:]))] = first
             case "attempts":

@@ -95,6 +95,19 @@ def keys_name_calls(_: Case, instance: Instance) -> Iterator[str]:
                 yield f"{path} ran under the idempotency key of another path"
 
 
+def last_values_are_published(_: Case, instance: Instance) -> Iterator[str]:
+    """Once a run has completed, what it published last is what everybody reads."""
+    if not instance.results or record(instance.results[0])["status"] != "completed":
+        return
+    for name, by_epoch in instance.published.items():
+        last = by_epoch[max(by_epoch)]
+        said = record(last)["value"]
+        if said != {"progress": "done", "part": 4}.get(name):
+            yield f"{name} is {said!r} at the end"
+        if last.order > instance.results[0].order:
+            yield f"{name} was written after the result"
+
+
 # -- what workflows received ----------------------------------------------------------------------
 
 
@@ -232,6 +245,7 @@ INSTANCE_RULES: list[Callable[[Case, Instance], Iterator[str]]] = [
     records_are_what_bodies_made,
     failures_are_what_bodies_raised,
     keys_name_calls,
+    last_values_are_published,
     received_is_recorded,
     executions_agree,
     results_are_what_functions_came_to,
