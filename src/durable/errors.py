@@ -31,6 +31,7 @@
         InvalidEvent                an event does not fit the type that the wait asks for
         Fatal                       raise it (or a subclass) in a step to stop retries
     RunCancelled (BaseException)    the run was cancelled; `except Exception` lets it pass
+    NotRecorded (UserWarning)       a step was called in a thread that its run knows nothing of
 
 The split is by what the caller does next, as in SlateDB's RFC 0007. A lost race is
 never an exception: it is a return value.
