@@ -80,11 +80,11 @@ async def failing(said: str) -> None:
 
 
 @step(attempts=1)
-async def refuse() -> None:
+async def reject() -> None:
     raise PermissionError("closed")
 
 
-@step(undo=refuse)
+@step(undo=reject)
 async def kept() -> None: ...
 
 
