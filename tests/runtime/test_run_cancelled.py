@@ -680,6 +680,29 @@ def test_code_that_goes_on_is_cancelled_again(backend: str) -> None:
 
 
 @backends
+def test_what_is_handled_around_the_event_loop_is_no_clean_up(backend: str) -> None:
+    """A program may start its event loop in an `except RunCancelled`."""
+
+    async def w() -> None:
+        await durable.gather(slow(1), bad(2))
+
+    async def slowly() -> None:
+        await slow(1)
+
+    one, two = Run(a_workflow(w)), Run(a_workflow(slowly))
+
+    try:
+        raise RunCancelled("of another run")
+    except RunCancelled:
+        live = run(backend, one.execute)
+        assert is_cancelled(cancelled(backend, two))
+
+    assert isinstance(live, Finished)
+    assert live.failure is not None
+    assert live.failure.message == "bad 2"
+
+
+@backends
 def test_code_that_comes_to_an_end_has_it(backend: str) -> None:
     """A function that catches it and returns has completed; another error fails the run."""
 

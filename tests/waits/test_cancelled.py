@@ -10,7 +10,7 @@ import pytest
 import durable
 from durable import gather, sleep, wait_event
 from durable.client import Handle
-from durable.decorators import workflow
+from durable.decorators import step, workflow
 from durable.errors import RunCancelled
 from durable.protocol.retries import Retry
 from tests.runtime.clocks import BACKENDS, run
@@ -244,5 +244,43 @@ def test_clean_up_that_waits_for_ever(backend: str) -> None:
                 ("note.1", "value"),
                 ("event-never.1", "cancelled"),
             ]
+
+    run(backend, main)
+
+
+def test_an_undo_action_that_waits_long(backend: str) -> None:
+    """Between two attempts of an undo action the run is parked; then the rest is undone."""
+
+    @step(
+        name=f"cancelled-waits give back {backend}",
+        retry=Retry(attempts=3, first=600, factor=1, jitter=False),
+    )
+    async def give_back(what: str) -> None:
+        said.append(("tried", what))
+        if said.count(("tried", what)) < 2 and what == "b":
+            raise ConnectionError
+
+    @step(name=f"cancelled-waits get {backend}", undo=give_back)
+    async def get(what: str) -> str:
+        return what
+
+    @a_workflow
+    async def flow() -> None:
+        await get("a")
+        await get("b")
+        raise ValueError("no")
+
+    async def main() -> None:
+        async with world() as w:
+            await w.start("r", flow)
+            process = await w.process()
+            await w.until(lambda: ("tried", "b") in said)
+            await parked(w)
+            process.kill()
+            await w.process()
+
+            assert await w.result("r") == "no"
+            assert said == [("tried", "b"), ("tried", "b"), ("tried", "a")]
+            assert (await w.facts("r")).result.failure.notes == []  # type: ignore[union-attr]
 
     run(backend, main)

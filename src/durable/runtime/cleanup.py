@@ -17,6 +17,12 @@ from durable.errors import RunCancelled
 from durable.runtime.turns import is_cancellation
 
 _inherited: ContextVar[bool] = ContextVar("durable.cleanup", default=False)
+_outside: ContextVar[BaseException | None] = ContextVar("durable.outside", default=None)
+
+
+def begin() -> None:
+    """Before the function: what is being handled around the event loop is not its business."""
+    _outside.set(sys.exception())
 
 
 def under_way() -> bool:
@@ -44,11 +50,12 @@ def holds_only_cancellations(error: BaseException) -> bool:
 
 def comes_of_cancellation(error: BaseException) -> bool:
     """Whether it is a cancellation, or was raised while `RunCancelled` was being handled."""
-    if is_cancellation(error):
+    outside = _outside.get()
+    if error is not outside and is_cancellation(error):
         return True
     seen: set[int] = set()
     link: BaseException | None = error
-    while link is not None and id(link) not in seen:
+    while link is not None and link is not outside and id(link) not in seen:
         if _holds_cancellation(link):
             return True
         seen.add(id(link))

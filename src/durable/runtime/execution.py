@@ -424,6 +424,7 @@ class Execution:
         self._limits.limit_cleanup()
 
     async def _run_host(self) -> None:
+        cleanup.begin()
         try:
             with self._gate.function:
                 self._gate.finish(await self._function.outcome())
