@@ -10,6 +10,7 @@ import pytest
 
 from durable import gather, map, select, sleep
 from durable.client import Handle
+from durable.client.purging import purge
 from durable.errors import ChildCancelled, ChildGone, Conflict, RunFailed
 from durable.protocol import names, records
 from durable.runtime import markers
@@ -66,9 +67,11 @@ def test_parent_is_parked_while_its_child_works(backend: str) -> None:
             await w.process(concurrency=1)
             await w.start("r", parent)
             await parked(w)
+            (child,) = _children(w)
+            status = await (await _handle(w, "r")).status()
+            assert (status, status.reason) == ("parked", f"for child run {child!r}")
 
             assert await w.result("r") == 60
-            (child,) = _children(w)
             assert (await w.facts(child)).start.parent.path.startswith("start-")  # type: ignore[union-attr]  # it is there
             await w.until(lambda: not [n for n in w.there() if n.startswith(("timers/", "live/"))])
 
@@ -158,10 +161,7 @@ def test_cancelled_and_purged_children(backend: str) -> None:
             (second,) = {*_children(w)} - {first}
             await w.until(lambda: second in process.worker.runners)
             await parked(w)
-            start = await w.store.read(names.start(second))
-            assert start is not None
-            await w.store.delete(start.name, start.generation)
-            await (await _handle(w, "r")).send("wake", None)
+            await purge(w.store, second, force=True)
 
             assert await w.result("r") == [ChildCancelled.__name__, ChildGone.__name__]
 

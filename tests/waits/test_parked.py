@@ -10,6 +10,7 @@ import pytest
 from durable import gather, sleep, wait_event
 from durable.client import Handle
 from durable.client.listing import RunList
+from durable.client.purging import purge
 from durable.protocol import names
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
@@ -196,5 +197,25 @@ def test_a_thousand_timers_of_one_moment(backend: str) -> None:
             for i in range(100):
                 await w.result(f"r{i}")
             await w.until(lambda: not [n for n in w.there() if n.startswith(("timers/", "live/"))])
+
+    run(backend, main)
+
+
+def test_purging_a_parked_run_leaves_nothing(backend: str) -> None:
+    """A run that is purged while it is parked takes its hints with it."""
+
+    @a_workflow
+    async def flow() -> None:
+        await gather(sleep("30d"), wait_event("never"))
+
+    async def main() -> None:
+        async with world() as w:
+            process = await w.process()
+            await w.start("r", flow)
+            await parked(w)
+            await stop(process)
+            await purge(w.store, "r", force=True)
+
+            assert [name for name in w.there() if "/r" in name] == [names.start("r")]
 
     run(backend, main)

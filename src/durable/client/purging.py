@@ -16,8 +16,9 @@ from durable.client import reading
 from durable.errors import Conflict, NotFound
 from durable.protocol import moments, names, records
 from durable.protocol.records import History, Start
-from durable.runtime import flags
+from durable.runtime import flags, timers
 from durable.runtime.branches import map_in
+from durable.runtime.children import wake_parent
 from durable.runtime.facts import CorruptFact, decode_result
 from durable.runtime.reading import record
 from durable.store import Refused, Store, Stored
@@ -54,9 +55,14 @@ async def purge(store: Store, run: str, *, force: bool = False) -> int:
             hint="wait for it or cancel it first, or purge it with force",
             run=run,
         )
+    waits = [] if over else (await reading.load(store, run)).waits
     if not await _bury(store, stored, start):
         raise Conflict(f"run {run!r} was changed by somebody else meanwhile", run=run)
     await flags.unflag(store, start.queue, run)
+    if not over:
+        await timers.clear(store, run, start, waits)
+        if start.parent is not None:
+            await wake_parent(store, start.parent)
     return await _clear(store, run)
 
 

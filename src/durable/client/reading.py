@@ -23,7 +23,7 @@ from durable.protocol.records import (
     Wait,
 )
 from durable.runtime import facts as facts_of_runs
-from durable.runtime import flags, reading, slots
+from durable.runtime import flags, reading, slots, timers
 from durable.runtime.facts import CorruptFact, Facts
 from durable.runtime.lines import read_pauses
 from durable.store import Store, Stored
@@ -233,8 +233,11 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
         unserved = (await Workers.read(store)).why_unserved(start.workflow, start.queue)
         return in_line(start.queue, await read_pauses(store), unserved)
     facts = await facts_of_runs.load(store, run)
-    if facts is not None and facts.result is None and facts.waiting():
-        return Status("parked", what_it_waits_for(facts.waiting()))
+    if facts is not None and facts.result is None:
+        waiting = facts.waiting()
+        timer = await timers.newest(store, run, start, waiting)
+        if timer is not None or waiting:
+            return Status("parked", timer.waits_for if timer else what_it_waits_for(waiting))
     why = "its start was interrupted: start it again under the same id, or retry it"
     return Status("waiting", why, interrupted=True)
 
@@ -284,7 +287,8 @@ def summarize(facts: Facts) -> list[StepSummary]:
         for path, attempt in journal.attempts.items()
         if path not in paths
     ]  # fmt: skip
-    waits = [wait for wait in facts.waiting() if wait.path not in journal.attempts]
+    waiting = [] if facts.result else facts.waiting()
+    waits = [wait for wait in waiting if wait.path not in journal.attempts]
     return done + tried + [_open_wait(wait) for wait in waits]
 
 

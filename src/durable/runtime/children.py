@@ -30,7 +30,7 @@ from durable.errors import (
 )
 from durable.protocol import digests, failures, names, values
 from durable.protocol.records import Cancel, Parent, Result, Start, Step
-from durable.runtime import asking, starting
+from durable.runtime import asking, markers, starting
 from durable.runtime.calls import Call
 from durable.runtime.closing import Attention, Stopped
 from durable.runtime.definitions import WorkflowDefinition
@@ -312,6 +312,15 @@ class Children:
         else:
             gate.close(Stopped("store", error=error))
         return await gate.refusal()
+
+
+async def wake_parent(store: Store, parent: Parent) -> None:
+    """A child is over, or gone: whoever waits for it looks again."""
+    start = await read_start(store, parent.run)
+    if start is None or start.tombstone or start.instance != parent.instance:
+        return
+    if await store.read(names.result(parent.run, parent.instance)) is None:
+        await markers.wake(store, parent.run, start, nonce=store.system.token)
 
 
 async def cancel_open(

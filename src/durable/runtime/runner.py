@@ -15,16 +15,16 @@ from durable.errors import RunCancelled, StoreError
 from durable.protocol import failures, moments, names, records, values
 from durable.protocol.journal import Journal, seen, suspicion
 from durable.protocol.queues import SLOT_PATH
-from durable.protocol.records import Cancel, Epoch, History, Parent, Result, Start, Status, Wait
+from durable.protocol.records import Cancel, Epoch, History, Result, Start, Status, Wait
 from durable.protocol.singletons import ending
 from durable.runtime import admission, markers, singletons, timers, undoing
 from durable.runtime.admission import Admission, Admitted, Place, Queued, Turned
 from durable.runtime.cancelling import message
-from durable.runtime.children import cancel_open, cancel_orphan, owned_in, unsure_in
+from durable.runtime.children import cancel_open, cancel_orphan, owned_in, unsure_in, wake_parent
 from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped
 from durable.runtime.definitions import WorkflowDefinition, Workflows
 from durable.runtime.execution import Execution
-from durable.runtime.facts import CorruptFact, Facts, decode_result, load, read_start
+from durable.runtime.facts import CorruptFact, Facts, decode_result, load
 from durable.runtime.flags import flag, unflag
 from durable.runtime.flags import read as read_flag
 from durable.runtime.lines import Lines
@@ -134,6 +134,8 @@ class Runner:
                 None, Attention("corrupt", f"run {self.run!r}: {e}", hint=_CORRUPT_HINT)
             )
         if facts.start.tombstone:  # purged: what a late wake has left is cleared away
+            if self.held.marker.timer:
+                self._drop(self.held.marker.timer)
             self.spawn_last(self._delete_marker)
             return True
         if facts.start.queue != self.held.marker.queue:
@@ -334,7 +336,7 @@ class Runner:
         name = names.history(moments.stamp(result.time), self.run)
         await store.create(name, records.encode(entry), nonce=entry.nonce)
         if start.parent is not None:
-            await self._wake_parent(start.parent)
+            await wake_parent(self.around.store, start.parent)
         await self._cancel_children(facts)
         if self.held.marker.flagged or not facts.fresh:
             await unflag(store, start.queue, self.run)
@@ -348,14 +350,6 @@ class Runner:
             self._drop(timers.name_of(self.run, start.instance, "", start.deadline))
         self.spawn_last(self._delete_marker)
         return True
-
-    async def _wake_parent(self, parent: Parent) -> None:
-        store = self.around.store
-        start = await read_start(store, parent.run)
-        if start is None or start.instance != parent.instance:
-            return
-        if await store.read(names.result(parent.run, parent.instance)) is None:
-            await markers.wake(store, parent.run, start, nonce=self.around.system.token)
 
     async def _cancel_children(self, facts: Facts) -> None:
         owned, instance = owned_in(facts.steps), facts.start.instance

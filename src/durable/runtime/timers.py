@@ -12,7 +12,7 @@ import msgspec
 
 from durable.errors import StoreError
 from durable.protocol import moments, names, records
-from durable.protocol.records import Marker, Timer, Wait
+from durable.protocol.records import Marker, Start, Timer, Wait
 from durable.runtime import markers
 from durable.runtime.closing import Parked
 from durable.runtime.reading import record
@@ -63,6 +63,35 @@ async def drop(store: Store, marker: Marker, name: str) -> None:
         await store.delete(name, generation)
     except StoreError:
         return
+
+
+async def clear(store: Store, run: str, start: Start, waits: list[Wait]) -> None:
+    """Delete all hints that a run may have.
+
+    Args:
+        store: where it is.
+        run: its id.
+        start: of the instance.
+        waits: those that have begun.
+    """
+    for stored in await _of(store, run, start, waits):
+        await store.delete(stored.name, stored.generation)
+
+
+async def newest(store: Store, run: str, start: Start, waits: list[Wait]) -> Timer | None:
+    """The hint of the last park, which says what the run waits for; arguments as of `clear`."""
+    found = await _of(store, run, start, waits)
+    return await read(store, max(found, key=lambda stored: stored.updated)) if found else None
+
+
+async def _of(store: Store, run: str, start: Start, waits: list[Wait]) -> list[Stored]:
+    places: list[tuple[str, float | None]] = [("", None), ("", start.deadline or None)]
+    places += [(wait.path, wait.due) for wait in waits if wait.due is not None]
+    read = [
+        await store.read(name_of(run, start.instance, path, due))
+        for path, due in dict.fromkeys(places)
+    ]
+    return [stored for stored in read if stored is not None]
 
 
 def unneeded(marker: Marker, instance: str, waiting: list[Wait]) -> bool:

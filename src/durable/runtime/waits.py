@@ -76,7 +76,7 @@ class EventWait(Call[Any]):
 
     def why(self, wait: Wait) -> str:
         """What it waits for, in words."""
-        until = "" if wait.due is None else f"until {moments.stamp(wait.due)}"
+        until = "" if wait.due is None else f"until {moments.second(wait.due)}"
         return until if self.event is None else f"for event {self.event!r} {until}".rstrip()
 
     def timed_out(self, wait: Wait) -> Failure:
@@ -118,7 +118,7 @@ class Waits:
             wait = await self.begin(call, call.due_at)
             due = wait.due or 0.0
             with self.parking.wait(
-                branch, call.path, due, certain=True, why=f"until {moments.stamp(due)}"
+                branch, call.path, due, certain=True, why=f"until {moments.second(due)}"
             ):
                 await self._until(due, anyio.Event())
             self.over(call)
