@@ -88,3 +88,12 @@ def test_a_failed_run_exits_as_such(cli: Cli) -> None:
 def test_an_unknown_run_is_an_error(cli: Cli) -> None:
     """As for every command."""
     assert cli("tail", "nobody").code == 3
+
+
+def test_show_has_what_was_published(cli: Cli, folder: Path) -> None:
+    """The newest value of each name."""
+    (folder / "go").touch()
+    cli("run", TELLING, "--id", "x", "--input", '["hi"]')
+
+    assert cli("show", "x", "--json").document["published"] == {"progress": {"done": 2}}
+    assert 'progress   {"done":2}' in cli("show", "x").out

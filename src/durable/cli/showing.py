@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import anyio
 import msgspec
@@ -78,6 +78,7 @@ class _Shown:
     steps: tuple[StepSummary, ...] = ()
     epochs: tuple[Epoch, ...] = ()
     damage: NeedsAttention | None = None
+    published: Mapping[str, object] = field(default_factory=dict)
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -103,6 +104,8 @@ async def _show(arguments: argparse.Namespace) -> _Shown:
             shown.status, shown.damage = Status("needs-attention", e.message), e
             return shown
         shown.result = facts.result
+        newest = reading.newest(facts.published).items()
+        shown.published = {name: reading.plain_value(record.value) for name, record in newest}
         shown.cancel = facts.cancel
         shown.steps = tuple(reading.summarize(facts))
         shown.epochs = tuple(sorted(facts.epochs, key=lambda e: e.epoch))
@@ -123,6 +126,7 @@ def _document(shown: _Shown) -> dict[str, object]:
         "ended": None if result is None else result.time,
         "result": None if isinstance(value, msgspec.UnsetType) else value,
         "error": failure, "attention": shown.attention, "cancel": shown.cancel,
+        "published": {name: output.raw(value) for name, value in shown.published.items()},
         "steps": [_step_document(step) for step in shown.steps],
         "epochs": [{"epoch": e.epoch, "why": e.why, "worker": e.label, "time": e.time}
                    for e in shown.epochs],
@@ -168,6 +172,10 @@ def _print(shown: _Shown) -> None:
             [_step_row(step) for step in shown.steps],
         )
     output.notes([(step.path, step.note) for step in shown.steps if step.note])
+    if shown.published:
+        print()
+        rows = [(name, output.short(value)) for name, value in shown.published.items()]
+        output.table(("published", "value"), rows)
     if shown.epochs:
         print()
         output.table(
