@@ -19,7 +19,7 @@ from durable.protocol.records import Presence
 from durable.runtime.definitions import Workflows
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Options
-from durable.runtime.reading import decoded
+from durable.runtime.reading import record
 from durable.store import EVERYTHING, Store, Within, Written
 
 SHOWN_PERIOD = 60.0  # seconds between two showings, and between two looks at the others
@@ -46,12 +46,12 @@ class Peers:
     async def show(self) -> None:
         """Write what this worker serves, and whether it has room."""
         token, worker = self._store.system.token(), self._holdings.identity.id
-        record = Presence(
+        shown = Presence(
             worker=worker, nonce=token, label=self._options.label,
             queues=list(self._options.queues), workflows=sorted(self._workflows),
             runs=len(self._holdings.runners), full=not self._holdings.room,
         )  # fmt: skip
-        name, body = names.presence(worker), records.encode(record)
+        name, body = names.presence(worker), records.encode(shown)
         if self._shown:
             written = await self._store.replace(name, self._shown, body, nonce=token)
         else:
@@ -78,11 +78,12 @@ class Peers:
     async def _read(self) -> None:
         """Those with room that serve whatever we serve: between them nothing is left out."""
         served = self._workflows.keys()
-        self._others = [
-            shown
-            async for stored in self._store.list(names.PRESENCE)
-            if self._store.now() - stored.updated <= COUNTED
-            if (shown := decoded(stored, _decoder)) is not None
-            if not shown.full and served <= set(shown.workflows)
-        ]
+        others = []
+        async for stored in self._store.list(names.PRESENCE):
+            if self._store.now() - stored.updated > COUNTED:
+                continue
+            shown = await record(self._store, stored, _decoder)  # many workflows make it large
+            if shown is not None and not shown.full and served <= set(shown.workflows):
+                others.append(shown)
+        self._others = others
         self._read_at = self._store.system.boot()
