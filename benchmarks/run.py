@@ -11,12 +11,14 @@ import json
 
 import cost
 import parked
+import queues
 import steps
 import steps_http
 
 BENCHMARKS = {
     ("cost", "sqlite"): cost.measure,  # its stores are its own
     ("parked", "sqlite"): parked.measure,  # its bucket is in memory
+    ("queues", "sqlite"): queues.measure,  # and at a server
     ("steps", "sqlite"): steps.measure,
     ("steps", "http"): steps_http.measure,
 }
@@ -36,6 +38,7 @@ def main() -> None:
         "--latency-ms", type=int, choices=steps_http.LATENCIES, action="append",
         help="of each call to that server (default: one after the other)",
     )  # fmt: skip
+    parser.add_argument("--jobs", type=_positive, help="of `queues` (default: 2000, then 200)")
     options = parser.parse_args()
     benchmark = BENCHMARKS.get((options.benchmark, options.store))
     if benchmark is None:

@@ -42,7 +42,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def _measure(latency: int, folder: str | None, contender: Contender) -> dict[str, Any]:
     """In a process of its own, on a server of its own."""
-    with _server(latency) as url:
+    with server(latency) as url:
         environment = {"BENCH_STORE": f"gs://{BUCKET}/runs", "STORAGE_EMULATOR_HOST": url}
         figures = contender.measure(folder, environment)
         with urllib.request.urlopen(f"{url}/_durable/calls") as answer:
@@ -51,9 +51,15 @@ def _measure(latency: int, folder: str | None, contender: Contender) -> dict[str
 
 
 @contextlib.contextmanager
-def _server(latency: int) -> Iterator[str]:
-    """The strict server in a process of its own, with an empty bucket; its URL."""
+def server(latency: int, *, rate_limit: bool = False) -> Iterator[str]:
+    """The strict server in a process of its own, with an empty bucket; its URL.
+
+    Args:
+        latency: of each call, in milliseconds.
+        rate_limit: one mutation per second and object, as in Google's.
+    """
     command = [sys.executable, "-m", "durable.testing.gcs", "--latency-ms", str(latency)]
+    command += ["--rate-limit"] if rate_limit else []
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}

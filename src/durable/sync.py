@@ -535,6 +535,7 @@ if TYPE_CHECKING:
         """All leases, with methods that block; see `durable.leases.Leases`."""
 
         def attach(self, key: str, token: str, *, renew: bool = True) -> Lease: ...
+        def release(self, key: str, *, force: bool = False) -> None: ...
         def cooperative_write(self, key: str, fn: Callable[[Any], Any]) -> Any: ...
 
     class Schedules:
@@ -559,6 +560,13 @@ if TYPE_CHECKING:
             self, name: str, start: datetime, end: datetime, *, limit: int = BACKFILL_MAX
         ) -> tuple[str, ...]: ...
         def remove(self, name: str) -> None: ...
+
+    class Locks:
+        """The locks of singletons, with methods that block; see `durable.client.Locks`."""
+
+        def __init__(self, bridge: _Bridge, wrapped: async_client.Locks) -> None: ...
+        def list(self) -> Iterator[async_client.LockSummary]: ...
+        def release(self, key: str, *, force: bool = False) -> None: ...
 
     class Queues:
         """All queues, with methods that block; see `durable.client.Queues`."""
@@ -625,6 +633,8 @@ if TYPE_CHECKING:
         def schedules(self) -> Schedules: ...
         @property
         def queues(self) -> Queues: ...
+        @property
+        def locks(self) -> Locks: ...
         def get(self, id: str) -> Handle[Any]: ...
         def list(
             self,
@@ -680,6 +690,7 @@ else:
     Leases = _blocking(leases.Leases, Catalog)
     Schedules = _blocking(async_client.Schedules)
     Queues = _blocking(async_client.Queues)
+    Locks = _blocking(async_client.Locks)
     Coordination = _blocking(async_client.Coordination)
     Client = _blocking(async_client.Client, Coordination)
 
@@ -690,6 +701,7 @@ _TWINS: dict[type, Callable[[_Bridge, Any], object]] = {
     documents.Document: Document,
     leases.Lease: Lease,
     leases.Leases: Leases,
+    async_client.Locks: Locks,
     async_client.Queues: Queues,
     async_client.Schedules: Schedules,
 }

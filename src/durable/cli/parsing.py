@@ -44,6 +44,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         _workers,
         _schedules,
         _queues,
+        _leases,
         _replay,
         _export,
         _import,
@@ -232,6 +233,16 @@ def _import(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     _command(commands, "demo", "demo", "two workers, one is killed, the other finishes its run")
+
+
+def _leases(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(commands, "leases", "leasing", "who holds leases and locks; free them")
+    parser.add_argument("verb", nargs="?", default="list", choices=("list", "release"))
+    parser.add_argument("key", metavar="KEY", nargs="?", help="KEY, lease:KEY or lock:KEY")
+    parser.add_argument(
+        "--force", action="store_true",
+        help="also one that is held: its holder is fenced, or the run asked to cancel",
+    )  # fmt: skip
 
 
 def _queues(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -14,6 +14,8 @@ from durable.client.coordination import Coordination as Coordination
 from durable.client.handles import Ended as Ended
 from durable.client.handles import Handle as Handle
 from durable.client.listing import RunSummary as RunSummary
+from durable.client.locks import Locks as Locks
+from durable.client.locks import LockSummary as LockSummary
 from durable.client.queues import Queues as Queues
 from durable.client.queues import QueueSummary as QueueSummary
 from durable.client.reading import Status as Status
@@ -29,6 +31,8 @@ __all__ = [
     "Coordination",
     "Ended",
     "Handle",
+    "LockSummary",
+    "Locks",
     "QueueSummary",
     "Queues",
     "RunSummary",

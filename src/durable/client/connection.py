@@ -16,6 +16,7 @@ from durable.client import reading, requests, skipping
 from durable.client.coordination import Coordination
 from durable.client.handles import Handle, Looks, outcome_of, recorded
 from durable.client.listing import RunList
+from durable.client.locks import Locks
 from durable.client.queues import Queues
 from durable.client.repair import Repair
 from durable.client.requests import Request
@@ -96,6 +97,7 @@ class Client(Coordination, Repair):
         self._options = options
         self._schedules = Schedules(store, self._code_version)
         self._queues = Queues(store)
+        self._locks = Locks(store)
         self._workflows: dict[str, WorkflowDefinition] = {}
         self._version = ""
         self._worker: Worker | None = None
@@ -221,6 +223,11 @@ class Client(Coordination, Repair):
         `remove`.
         """
         return self._schedules
+
+    @property
+    def locks(self) -> Locks:
+        """The locks of singletons: `list`, `release`."""
+        return self._locks
 
     @property
     def queues(self) -> Queues:

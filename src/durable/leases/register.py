@@ -7,7 +7,7 @@ from typing import Any
 
 from durable import catalog
 from durable.catalog import Catalog, Contention
-from durable.errors import UsageError
+from durable.errors import LeaseTaken, NotFound, UsageError
 from durable.leases import entries
 from durable.leases.entries import LeaseEntry
 from durable.leases.holder import LeaseHolder
@@ -46,6 +46,41 @@ class Leases(Catalog[LeaseEntry]):
             UsageError: the client is closed.
         """
         return await self._holder.attach(key, token, renew=renew)
+
+    async def release(self, key: str, *, force: bool = False) -> None:
+        """Free a lease that somebody else holds.
+
+        Args:
+            key: of the lease.
+            force: also if its holder is alive, which is fenced by that: it learns of the loss
+                with its next write, at the latest when it renews.
+
+        Raises:
+            LeaseTaken: its holder is alive, and `force` is not given.
+            NotFound: there is no such lease.
+            StoreUnavailable: no answer; or others always were quicker.
+        """
+        name = primitives.object_name(LEASES, key)
+        contention = Contention(self._store, name)
+        while (stored := await self._store.read(name)) is not None:
+            entry = entries.of_stored(stored, self._store.now(), boot=self._store.backend.boot)
+            if entry.status == "free":
+                return
+            if entry.status == "held" and not force:
+                raise LeaseTaken(
+                    f"lease {key!r} is held by {entry.label} ({entry.holder}), which is alive",
+                    hint=f"stop it, or fence it: `durable leases release lease:{key} --force`",
+                )
+            record = primitives.revoked(
+                catalog.decode_record(LeaseRecord, stored), nonce=self._store.system.token()
+            )
+            answer = await catalog.put(
+                self._store, name, stored, records.encode(record), nonce=record.nonce
+            )
+            if isinstance(answer, Written):
+                return
+            await contention.lost()
+        raise NotFound(f"there is no lease {key!r}", hint="`durable leases` lists them")
 
     async def cooperative_write(self, key: str, fn: Callable[[Any], Any]) -> Any:
         """Write into the state of a lease that somebody else may hold, such as a request to stop.

@@ -236,6 +236,11 @@ def released(lease: LeaseRecord, *, nonce: str, state: msgspec.Raw) -> LeaseReco
     return LeaseRecord(key=lease.key, epoch=lease.epoch, nonce=nonce, state=state)
 
 
+def revoked(lease: LeaseRecord, *, nonce: str) -> LeaseRecord:
+    """The record after others freed it: no holder, and an epoch that its holder never had."""
+    return LeaseRecord(key=lease.key, epoch=lease.epoch + 1, nonce=nonce, state=lease.state)
+
+
 def written_by_others(
     key: str, lease: LeaseRecord | None, *, updated: float, nonce: str, state: msgspec.Raw
 ) -> LeaseRecord:

@@ -18,7 +18,7 @@ from durable.runtime import asking, markers, reading
 from durable.runtime.facts import CorruptFact, read_start
 from durable.store import Store, Stored, Written
 
-_lock = msgspec.json.Decoder(LockRecord)
+DECODER = msgspec.json.Decoder(LockRecord)
 _waiter = msgspec.json.Decoder(Waiter)
 _wait = msgspec.json.Decoder(Wait)
 
@@ -30,7 +30,7 @@ def decode(stored: Stored) -> LockRecord:
         CorruptFact: it is none.
     """
     try:
-        return _lock.decode(stored.body or b"")
+        return DECODER.decode(stored.body or b"")
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise CorruptFact(stored.name, str(e)) from e
 
@@ -47,7 +47,7 @@ async def peek(store: Store, key: str) -> LockRecord | None:
     """Who holds the lock; None: nobody does."""
     stored = await store.read(names.lock(key))
     lock = None if stored is None else decode(stored)
-    return lock if lock is not None and not await _is_free(store, lock) else None
+    return lock if lock is not None and not await is_free(store, lock) else None
 
 
 async def is_mine(store: Store, run: str, start: Start, request: LockRequest) -> bool:
@@ -70,7 +70,7 @@ async def take(store: Store, run: str, start: Start, request: LockRequest) -> Lo
         if singletons.is_ours(lock, run, start.instance):
             return None
         if lock is not None:
-            if not await _is_free(store, lock):
+            if not await is_free(store, lock):
                 return lock
             ahead = await wake_first(store, request.key, before=(run, start.instance))
             if ahead is not None:
@@ -91,7 +91,8 @@ def _by(waiter: Waiter, lock: LockRecord) -> LockRecord:
     )
 
 
-async def _is_free(store: Store, lock: LockRecord) -> bool:
+async def is_free(store: Store, lock: LockRecord) -> bool:
+    """Whether anybody may take it."""
     if singletons.is_free(lock, store.now(), over=False):
         return True
     return await is_over(store, lock.run, lock.instance)
@@ -120,6 +121,11 @@ async def stand(store: Store, run: str, start: Start, wait: Wait) -> None:
     await store.create(name, records.encode(waiter), nonce=waiter.nonce, read_back=False)
 
 
+async def read_waiter(store: Store, stored: Stored) -> Waiter | None:
+    """The record in a listed waiter; None if it is gone, or is none."""
+    return await reading.record(store, stored, _waiter)
+
+
 async def leave(store: Store, key: str, run: str, start: Start) -> None:
     """Be among the waiters no more."""
     stored = await store.read(_waiter_name(key, run, start))
@@ -142,7 +148,7 @@ async def wake_first(
             there are any.
     """
     async for stored in store.list(names.waiters(key)):
-        waiter = await reading.record(store, stored, _waiter)
+        waiter = await read_waiter(store, stored)
         if waiter is None:
             continue
         if before == (waiter.run, waiter.instance):
@@ -162,7 +168,7 @@ async def replace_holder(store: Store, held: LockRecord, run: str, start: Start)
     targets = [(held.run, held.instance)]
     mine = _waiter_name(held.key, run, start)
     async for stored in store.list(names.waiters(held.key)):
-        waiter = await reading.record(store, stored, _waiter)
+        waiter = await read_waiter(store, stored)
         if waiter is not None and stored.name < mine:
             targets.append((waiter.run, waiter.instance))
     for other, instance in targets:
@@ -188,7 +194,7 @@ async def end(store: Store, run: str, start: Start, wait: Wait | None) -> None:
     if wait is not None:
         await leave(store, request.key, run, start)
     stored = await store.read(names.lock(request.key))
-    lock = None if stored is None else reading.decoded(stored, _lock)
+    lock = None if stored is None else reading.decoded(stored, DECODER)
     if singletons.is_ours(lock, run, start.instance) or wait is not None:
         await wake_first(store, request.key)
 
@@ -204,7 +210,7 @@ async def release(store: Store, key: str, *, force: bool) -> tuple[LockRecord | 
         if stored is None:
             return None, True
         lock = decode(stored)
-        if await _is_free(store, lock):
+        if await is_free(store, lock):
             await wake_first(store, key)
             return lock, True
         if not force:
