@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 import durable
-from durable import Fatal, gather, step, workflow
+from durable import Fatal, Queue, gather, step, workflow
 from durable.decorators import WorkflowFunction, workflows
 from durable.errors import OutcomeUnknown
 from durable.protocol.retries import Retry
@@ -382,6 +382,42 @@ async def latecomer(w: Witness, seconds: float) -> Any:
     for coming in asyncio.as_completed(tasks):
         w.got(await coming)
     w.got(await long("last", 20.0))
+    return w.log
+
+
+@flow("sim.child")
+async def child(w: Witness, part: str) -> Any:
+    w.got(await work(f"child-{part}"))
+    return w.log
+
+
+@flow("sim.parent")
+async def parent(w: Witness, width: int) -> Any:
+    """Starts children and waits for their ends."""
+    children = [await child.start(f"{i}") for i in range(width)]
+    w.got(await work("meanwhile"))
+    for started in children:
+        w.tell("child", value=await started.result())
+    return w.log
+
+
+LIMITED = Queue("narrow", concurrency=1)
+
+
+def narrow(name: str) -> Any:
+    """As `flow`, in a queue that runs one at a time."""
+
+    def decorate(fn: Any) -> Any:
+        made = flow(name)(fn)
+        return workflow(name=name, queue=LIMITED)(made.definition.fn)
+
+    return decorate
+
+
+@narrow("sim.narrow")
+async def in_turn(w: Witness, width: int) -> Any:
+    for i in range(width):
+        w.got(await long(f"narrow-{i}-of-{durable.current().run_id}", 1.0))
     return w.log
 
 

@@ -364,6 +364,22 @@ async def singletons(world: World) -> None:
     await world.ended("one", "two")
 
 
+@scenario
+async def children(world: World) -> None:
+    """A parent, two children, all of them on whatever worker."""
+    await one(world, flows.parent, 2)
+
+
+@scenario
+async def limited_queue(world: World) -> None:
+    """Three runs, one slot."""
+    world.fleet(2, flows.code(), queues=("default", "narrow"))
+    runs = [f"run{i}" for i in range(3)]
+    for run in runs:
+        world.ask(world.start(flows.in_turn, run, 1))
+    await world.ended(*runs)
+
+
 # -- ids are used again ---------------------------------------------------------------------------
 
 

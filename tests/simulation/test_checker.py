@@ -150,7 +150,7 @@ def epochs_have_one_owner(s: Story) -> None:
     s.add(s.one("enter"), "enter", who="w9")
 
 
-@lie()
+@lie("drain")
 def recorded_bodies_rest(s: Story) -> None:
     claim = s.last("mutation", name="/epochs/")
     first = s.one("mutation", name="/steps/")
@@ -164,6 +164,11 @@ def recorded_bodies_rest(s: Story) -> None:
 @lie()
 def bodies_repeat_for_a_reason(s: Story) -> None:
     s.add(s.one("body"), "body", token="b0-1|99")
+
+
+@lie("progress")
+def last_values_are_published(s: Story) -> None:
+    s.last("mutation", name="/state/progress/").body(value="half-way")
 
 
 # -- owners ---------------------------------------------------------------------------------------
@@ -307,6 +312,18 @@ def one_holds_the_lock(s: Story) -> None:
     first = s.one("body", slot="alone-")
     other = next(b for b in s.all("body", slot="alone-") if b.facts["run"] != first.facts["run"])
     s.move(other, s.one("mutation", name="/result"))
+
+
+@lie("limited_queue")
+def slots_are_never_exceeded(s: Story) -> None:
+    first = s.one("body", slot="narrow-")
+    other = next(b for b in s.all("body", slot="narrow-") if b.facts["run"] != first.facts["run"])
+    s.move(other, s.one("mutation", name="/result"))
+
+
+@lie("children")
+def children_are_told_as_recorded(s: Story) -> None:
+    s.one("child").facts["value"] = ["invented|999"]
 
 
 @lie("sequential")

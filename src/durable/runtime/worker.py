@@ -6,6 +6,7 @@ once, nothing is recorded, and the worker goes on under a new random id.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable
@@ -150,7 +151,8 @@ class Worker:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._holdings.drain()
-                    with anyio.move_on_after(RELEASE_TIMEOUT):
+                    # What cannot be given back now runs out.
+                    with anyio.move_on_after(RELEASE_TIMEOUT), contextlib.suppress(StoreError):
                         await dispatcher.close()
                     await peers.hide()
                     self.drained.set()

@@ -81,7 +81,8 @@ def cancelled_runs_were_asked_to(case: Case, instance: Instance) -> Iterator[str
         return
     for body in instance.bodies:
         claim = instance.epochs.get(body.epoch)
-        if claim is None or body.slot.startswith("undo-"):
+        # Random programs catch the cancellation and clean up as they like.
+        if claim is None or body.slot.startswith("undo-") or "@" in body.slot:
             continue
         listed = case.sent_before(claim.order, body.who, "list", f"runs/{instance.run}/")
         if listed is not None and listed.order > instance.cancel.order:
@@ -114,7 +115,10 @@ def undone_in_reverse(_: Case, instance: Instance) -> Iterator[str]:
         for slot in slots:
             if f"undo-{slot}" not in recorded:
                 yield f"{slot} was done and not undone"
-        order = list(dict.fromkeys(b.slot.removeprefix("undo-") for b in undone))
+        # What was registered, and not begun when its owner died, is undone too.
+        order = [
+            s for s in dict.fromkeys(b.slot.removeprefix("undo-") for b in undone) if s in slots
+        ]
         if order != [slot for slot in reversed(slots) if slot in order]:
             yield f"{slots} were undone in the order {order}"
 
@@ -129,16 +133,43 @@ def at_most_once(_: Case, instance: Instance) -> Iterator[str]:
 
 def one_holds_the_lock(case: Case) -> Iterator[str]:
     """Singletons: of two runs of one key, one begins its bodies after the end of the other."""
+    yield from _overlaps(case, "alone-", "held the lock")
+
+
+def _overlaps(case: Case, slots: str, why: str) -> Iterator[str]:
     spans: list[tuple[int, float, str]] = []
     for instance in case.instances.values():
-        begun = [b.order for b in instance.bodies if b.slot.startswith("alone-")]
+        begun = [b.order for b in instance.bodies if b.slot.startswith(slots)]
         if begun:
             ends = [r.order for r in instance.results]
             spans.append((min(begun), min(ends, default=float("inf")), instance.run))
     spans.sort()
     for (_first, end, run), (first, _end, other) in pairwise(spans):
         if first < end:
-            yield f"run {other!r} began while run {run!r} held the lock"
+            yield f"run {other!r} began while run {run!r} {why}"
+
+
+def slots_are_never_exceeded(case: Case) -> Iterator[str]:
+    """S21: of the runs of a queue with one slot, one begins its bodies after the other's end."""
+    yield from _overlaps(case, "narrow-", "had the only slot")
+
+
+def children_are_told_as_recorded(case: Case) -> Iterator[str]:
+    """S14: a parent sees the recorded end of its child, and of each call one child."""
+    results = [str(record(f)["value"]) for i in case.instances.values()
+               for f in i.results if "value" in record(f)]  # fmt: skip
+    for told in case.by_kind["child"]:
+        if str(told.value) not in results:
+            yield f"run {told.run!r} was told {told.value!r} of a child, which no result says"
+    done = Counter(b.slot for i in case.instances.values() for b in i.bodies
+                   if b.slot.startswith("child-") and b.token in _recorded(i))  # fmt: skip
+    for slot, times in done.items():
+        if times > 1:
+            yield f"{slot} was recorded {times} times: the call started more than one child"
+
+
+def _recorded(instance: Instance) -> set[str]:
+    return {content(record(fact)) for fact in instance.steps.values()}
 
 
 def values_belong_to_their_calls(case: Case) -> Iterator[str]:
@@ -161,5 +192,7 @@ FEATURE_RULES: list[Callable[[Case, Instance], Iterator[str]]] = [
 
 CASE_RULES: list[Callable[[Case], Iterator[str]]] = [
     one_holds_the_lock,
+    slots_are_never_exceeded,
+    children_are_told_as_recorded,
     values_belong_to_their_calls,
 ]

@@ -129,7 +129,7 @@ def nothing_is_left(case: Case) -> Iterator[str]:
                 over = case.by_kind["rest"][-1].store_time - due > PROMOTED_SECONDS
                 if over and not _landed_late(case, case.mutations[name][-1]):
                     yield f"{name} is left"
-            case "runs" | "history" | "bells" | "locks" | "schedules":
+            case "runs" | "history" | "bells" | "locks" | "schedules" | "queues" | "leases":
                 pass
             case _:
                 yield f"{name} should not exist"
