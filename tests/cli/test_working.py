@@ -168,17 +168,7 @@ def test_workers_and_sweep_see_the_dead(
     assert [(w["label"], w["state"], w["queues"]) for w in alive] == [
         ("number one", "alive", ["default"])
     ]
-    assert set(alive[0]["workflows"]) == {
-        "three",
-        "telling",
-        "failing",
-        "quick",
-        "hanging",
-        "stubborn",
-        "deadly",
-        "breaking",
-        "mendable",
-    }
+    assert {"three", "quick", "hanging"} <= set(alive[0]["workflows"])
     assert running == "running"
     assert idle == {"freed": []}
     assert swept == {"freed": ["x"]}
