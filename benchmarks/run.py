@@ -12,6 +12,9 @@ import json
 import cost
 import parked
 import queues
+import recovery
+import resume
+import startup
 import steps
 import steps_http
 
@@ -19,6 +22,9 @@ BENCHMARKS = {
     ("cost", "sqlite"): cost.measure,  # its stores are its own
     ("parked", "sqlite"): parked.measure,  # its bucket is in memory
     ("queues", "sqlite"): queues.measure,  # and at a server
+    ("recovery", "sqlite"): recovery.measure,
+    ("resume", "sqlite"): resume.measure,  # at a server, too
+    ("startup", "sqlite"): startup.measure,
     ("steps", "sqlite"): steps.measure,
     ("steps", "http"): steps_http.measure,
 }

@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import NamedTuple, Self
 
 import anyio
@@ -54,11 +55,11 @@ class Meter:
 
     def __enter__(self) -> Self:
         gc.collect()  # else what came before decides whose measurement has to clean up
-        self._cpu, self._wall = _cpu_seconds(), time.perf_counter()
+        self._cpu, self._wall = cpu_seconds(), time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.wall, self.cpu = time.perf_counter() - self._wall, _cpu_seconds() - self._cpu
+        self.wall, self.cpu = time.perf_counter() - self._wall, cpu_seconds() - self._cpu
 
     def report(self, **more: object) -> None:
         """Hand the figures to the process that started this one."""
@@ -103,9 +104,16 @@ class Lag:
             self._late.append(1000 * (time.perf_counter() - due))
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """User and system time of this process so far, all threads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def resident_mb() -> float:
+    """The memory that this process occupies now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 1048576
 
 
 async def each_run(shape: Shape, one: Callable[[int], Awaitable[object]]) -> None:

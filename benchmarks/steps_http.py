@@ -31,7 +31,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     load = os.getloadavg()[0]
     for latency in options.latency_ms or LATENCIES:
         contenders = [Contender(*side, shape) for shape in MEASURED[latency] for side in SIDES]
-        found, _ = alternate(contenders, options.rounds, partial(_measure, latency, options.folder))
+        found, _ = alternate(
+            contenders, options.rounds, partial(at_server, latency, options.folder)
+        )
         for shape in MEASURED[latency]:
             _print_table(found, latency, shape)
         figures |= _figures(found, latency)
@@ -40,8 +42,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {**figures, "rounds": options.rounds, "machine": machine(), "load": loads}
 
 
-def _measure(latency: int, folder: str | None, contender: Contender) -> dict[str, Any]:
-    """In a process of its own, on a server of its own."""
+def at_server(latency: int, folder: str | None, contender: Contender) -> dict[str, Any]:
+    """What one contender reports, on a server of its own whose calls take so many milliseconds."""
     with server(latency) as url:
         environment = {"BENCH_STORE": f"gs://{BUCKET}/runs", "STORAGE_EMULATOR_HOST": url}
         figures = contender.measure(folder, environment)

@@ -46,8 +46,33 @@ def test_the_command_is_light_too() -> None:
     assert [name for name in [*HEAVY, "argparse", "durable.cli.running"] if name in loaded] == []
 
 
+def test_a_run_on_a_file_loads_no_cloud_client(tmp_path: Path) -> None:
+    """`durable run` up to the result: clients of Google are for gs:// stores alone."""
+    Path(tmp_path, "light_flow.py").write_text(
+        "from durable import workflow\n\n"
+        "@workflow(name='light.once')\n"
+        "async def once() -> int:\n"
+        "    return 1\n"
+    )
+    program = (
+        "import sys, durable.cli\n"
+        "code = durable.cli.main(['run', 'light_flow.py:once'])\n"
+        "print(code, *sorted(sys.modules))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
+    ).stdout.splitlines()
+    result, (code, *loaded) = printed[0], printed[-1].split()
+
+    assert (result, code) == ("1", "0")
+    assert "durable.store.sqlite" in loaded
+    assert [
+        name for name in ["aiohttp", "fsspec", "gcsfs", "google", "trio"] if name in loaded
+    ] == []
+
+
 def test_errors_are_in_one_place() -> None:
-    """Every error class is in durable.errors, derives from its base, and has a docstring."""
+    """Each class of durable.errors is an error, a cancellation or a warning, and documented."""
     from durable import errors
 
     classes = [c for c in vars(errors).values() if isinstance(c, type)]
