@@ -40,7 +40,7 @@ from typing import (
 import anyio
 import anyio.from_thread
 
-from durable import catalog, documents, guarding, leases
+from durable import catalog, documents, guarding, leases, repeatable
 from durable import client as async_client
 from durable.claims import Claim, ClaimResult
 from durable.client.schedules import BACKFILL_MAX
@@ -54,6 +54,7 @@ from durable.protocol import durations
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import KEEP
 from durable.protocol.schedules import Schedule
+from durable.runtime import publishing
 from durable.runtime.branches import gather_in, map_in, select_in
 from durable.runtime.scopes import Scope, calling_scope, here
 from durable.runtime.threadwatch import in_thread
@@ -75,6 +76,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 U = TypeVar("U")
+
+
+# -- words that never wait: the same in sync code ------------------------------------------------
+
+now = repeatable.now
+patched = repeatable.patched
+publish = publishing.publish
+random = repeatable.random
+uuid = repeatable.uuid
 
 
 # -- in sync workflows ---------------------------------------------------------------------------

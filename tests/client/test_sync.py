@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+import durable
 from durable import client as async_client
 from durable import current, step, sync, workflow
 from durable.client import Client
@@ -212,3 +213,9 @@ def test_cancelled_run_leaves_the_blocking_client_usable() -> None:
         assert client.get("r").status() == "cancelled"
     with pytest.raises(RunCancelled), sync.connect("memory:cancelled") as client:
         client.get("r").result()
+
+
+def test_words_that_never_wait_are_the_same() -> None:
+    """They are offered beside the blocking ones."""
+    for word in ("now", "patched", "publish", "random", "uuid"):
+        assert getattr(sync, word) is getattr(durable, word)

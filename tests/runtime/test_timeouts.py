@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 import durable
+from durable import testing
 from durable.decorators import step, workflow
 from durable.errors import RunTimeout, StepTimeout, UsageError
 from durable.protocol.failures import from_exception
@@ -327,6 +328,28 @@ async def test_a_death_at_any_call_around_the_park(applied: bool) -> None:
         if not death.died:
             break
     assert at > 15
+
+
+@step(name="timeouts-test patient sync", retry=Retry(attempts=3, first="1d", max="1d", factor=1))
+def patient_sync() -> int:
+    if durable.current().attempt < 3:
+        raise ConnectionError
+    return durable.current().attempt
+
+
+@workflow(name="timeouts-test sync long waits")
+def sync_long_waits() -> int:
+    return patient_sync()
+
+
+def test_a_sync_workflow_is_parked_too() -> None:
+    """Its thread ends with the park, and another one goes on."""
+    with testing.environment() as env:
+        handle = env.client.start(sync_long_waits)
+        env.settle()
+        assert handle.status() == "parked"
+        env.advance("2d")
+        assert handle.result() == 3
 
 
 # -- a run -----------------------------------------------------------------------------------------
