@@ -94,6 +94,14 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session
+def always_park(session: nox.Session) -> None:
+    """The tests of runs in the mode in which every wait parks, however short."""
+    _install(session, "-e", ".[test]")
+    folders = ("tests/runtime", "tests/client", "tests/cli", "tests/waits")
+    session.run("pytest", *(session.posargs or folders), env={"DURABLE_ALWAYS_PARK": "1"})
+
+
+@nox.session
 def cron(session: nox.Session) -> None:
     """Cron around every change of the clock from 2024 to 2037, in every time zone."""
     _install(session, "-e", ".[test]")

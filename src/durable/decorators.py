@@ -48,7 +48,7 @@ Awaited = Coroutine[Any, Any, R]
 _registry: dict[tuple[type[Definition], str], Definition] = {}
 
 
-class Durable(Generic[P, R]):
+class Durable(Generic[P, R_co]):
     """What steps and workflows have in common: the plain function and its name."""
 
     def __init__(self, definition: Definition) -> None:
@@ -68,7 +68,7 @@ class Durable(Generic[P, R]):
         return f"<durable {type(self).__name__} {self.name}>"
 
 
-class StepFunction(Durable[P, R]):
+class StepFunction(Durable[P, R_co]):
     """A step: `await f.call(...)` from async code, whatever the function is."""
 
     definition: StepDefinition
@@ -100,34 +100,34 @@ class StepFunction(Durable[P, R]):
             other.definition = dataclasses.replace(other.definition, timeout=_limit(timeout))
         return other
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R_co]:
         """A call to await: recorded inside a run, the plain function outside."""
         scope = calling_scope(f"step {self.name!r}")
         if scope is None:
-            return cast("Awaited[R]", _plain(self.definition, args, kwargs))
+            return cast("Awaited[R_co]", _plain(self.definition, args, kwargs))
         return StepCall(scope, self.definition, args, dict(kwargs), self._key)
 
 
-class AsyncStep(StepFunction[P, R]):
+class AsyncStep(StepFunction[P, R_co]):
     """An `async def` step: `await f(...)`."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R_co]:
         return self.call(*args, **kwargs)
 
 
-class SyncStep(StepFunction[P, R]):
+class SyncStep(StepFunction[P, R_co]):
     """A step that is an ordinary function: in a sync workflow simply called."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         scope = calling_scope(f"step {self.name!r}")
         if scope is None:
-            return cast("R", self.definition.fn(*args, **kwargs))
+            return cast("R_co", self.definition.fn(*args, **kwargs))
         _only_in_threads(scope, self.name, "step")
-        call: StepCall[R] = StepCall(scope, self.definition, args, dict(kwargs), self._key)
+        call: StepCall[R_co] = StepCall(scope, self.definition, args, dict(kwargs), self._key)
         return scope.execution.from_thread(scope, lambda: call)
 
 
-class WorkflowFunction(Durable[P, R]):
+class WorkflowFunction(Durable[P, R_co]):
     """A workflow: start it through a client, or call it inside another to run it inline."""
 
     definition: WorkflowDefinition
@@ -173,7 +173,7 @@ class WorkflowFunction(Durable[P, R]):
             other.detached = detached
         return other
 
-    def start(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[ChildHandle[R]]:
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[ChildHandle[R_co]]:
         """Start it as a run of its own, a child of the run that calls this.
 
         Its id comes from the parent's instance and the place of this call, unless
@@ -199,34 +199,34 @@ class WorkflowFunction(Durable[P, R]):
             run=self.run_id, tags=self.tags, owned=not self.detached, priority=self.priority,
         )  # fmt: skip
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R_co]:
         """Run it inline, in a scope of its own, as part of the run that calls it."""
         scope = calling_scope(f"workflow {self.name!r}")
         if scope is None:
-            return cast("Awaited[R]", _plain(self.definition, args, kwargs))
+            return cast("Awaited[R_co]", _plain(self.definition, args, kwargs))
         path = scope.reserve(self.name)
-        return cast("Awaited[R]", inline(scope, path, self.definition, args, dict(kwargs)))
+        return cast("Awaited[R_co]", inline(scope, path, self.definition, args, dict(kwargs)))
 
 
-class AsyncWorkflow(WorkflowFunction[P, R]):
+class AsyncWorkflow(WorkflowFunction[P, R_co]):
     """An `async def` workflow."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R_co]:
         return self.call(*args, **kwargs)
 
 
-class SyncWorkflow(WorkflowFunction[P, R]):
+class SyncWorkflow(WorkflowFunction[P, R_co]):
     """A workflow that is an ordinary function: it runs in a thread, its steps block."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         scope = calling_scope(f"workflow {self.name!r}")
         if scope is None:
-            return cast("R", self.definition.fn(*args, **kwargs))
+            return cast("R_co", self.definition.fn(*args, **kwargs))
         _only_in_threads(scope, self.name, "workflow")
         path = scope.reserve(self.name)
         child = scope.within(f"{path}/")
         with child.entered():
-            value = cast("R", self.definition.fn(*args, **kwargs))
+            value = cast("R_co", self.definition.fn(*args, **kwargs))
         scope.finished(path)
         return value
 

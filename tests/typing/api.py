@@ -17,10 +17,14 @@ from durable import (
     patched,
     publish,
     random,
+    select,
+    sleep,
     step,
     sync,
     testing,
+    timeout,
     uuid,
+    wait_event,
     workflow,
 )
 from durable.client import Client
@@ -141,3 +145,20 @@ def crash_test() -> None:
         drive=lambda env, handle: env.advance("1d"),
     )
     assert_type(tested(checkout, "A-1"), testing.CrashReport[str])
+
+
+@step
+async def convert(name: str) -> str:
+    return name
+
+
+async def waits(client: Client) -> None:
+    print(await client.run(checkout, "A-1"))  # in a place that takes anything
+    assert_type(await wait_event("word", str, timeout="2d"), str)
+    name, _ = await select(late=sleep("1h"), word=wait_event("word"))
+    assert_type(name, str)
+    child = await nightly.start("2026-11-29")
+    assert_type(await child.result(), int)
+    async with timeout(timedelta(minutes=5)):
+        assert_type(await map(convert, ["A-1"], tolerate="10%"), list[str])
+        await map(convert, ["A-1"], collect=True)

@@ -41,6 +41,7 @@ from durable.runtime.scopes import Scope, calling_scope
 from durable.store import Refused, Store
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 log = logging.getLogger("durable")
 
@@ -55,7 +56,7 @@ class Started(msgspec.Struct):
     owned: bool = True
 
 
-class ChildHandle(Generic[R]):
+class ChildHandle(Generic[R_co]):
     """A child as its parent sees it."""
 
     def __init__(self, definition: WorkflowDefinition, started: Started) -> None:
@@ -72,7 +73,7 @@ class ChildHandle(Generic[R]):
         """Which instance of that id."""
         return self._started.instance
 
-    def result(self) -> Coroutine[Any, Any, R]:
+    def result(self) -> Coroutine[Any, Any, R_co]:
         """Wait for what the child returns; the parent is parked meanwhile.
 
         Raises:
