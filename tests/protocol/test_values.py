@@ -337,7 +337,9 @@ def test_deep_and_cyclic_data(value: object, annotation: object) -> None:
         values.encode_checked(value, annotation)
 
 
-@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v,), lambda v: {1: v}], ids=repr)
+@pytest.mark.parametrize(
+    "wrap", [lambda v: [v], lambda v: (v,), lambda v: {1: v}], ids=["list", "tuple", "dict"]
+)
 def test_depth_that_is_allowed(wrap: Callable[[object], object]) -> None:
     """A hundred levels fit, also in the forms that take most JSON."""
     value = nest(100, wrap)
