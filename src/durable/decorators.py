@@ -359,6 +359,7 @@ def workflow(
     on_conflict: OnConflict = "raise",
     max_wait: Duration | None = None,
     lock_ttl: Duration | None = None,
+    label: str = "",
     version: str = "",
 ) -> WorkflowDecorator: ...
 def workflow(
@@ -375,6 +376,7 @@ def workflow(
     on_conflict: OnConflict = "raise",
     max_wait: Duration | None = None,
     lock_ttl: Duration | None = None,
+    label: str = "",
     version: str = "",
 ) -> Any:
     """Make a function a workflow: a run of it survives the death of any process.
@@ -401,6 +403,7 @@ def workflow(
             other first.
         max_wait: after so long a waiting run fails with SingletonTaken.
         lock_ttl: after so long others may go on although the run is not over.
+        label: only workers that have it run this: `durable worker --label gpu`.
         version: recorded when a run starts, shown, and told by `current().version`. Runs of other
             versions go on with this code, call by call, as far as it fits their record.
 
@@ -414,7 +417,7 @@ def workflow(
         definition = WorkflowDefinition(
             **_describe(fn, name, "workflow"), queue=in_queue, limits=limits,
             timeout=_limit(timeout),
-            schedule=schedule, events=dict(events or {}), singleton=alone,
+            schedule=schedule, events=dict(events or {}), singleton=alone, label=label,
             cleanup_timeout=durations.seconds(cleanup_timeout), version=version,
         )  # fmt: skip
         _check_schedule(definition)

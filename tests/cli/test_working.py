@@ -153,7 +153,7 @@ def test_workers_and_sweep_see_the_dead(
 ) -> None:
     """`workers` lists a live worker; after kill -9 `sweep` frees its run and executes nothing."""
     cli("start", THREE, "--id", "x", "--input", INPUT)
-    worker = begin("worker", FLOWS, "--label", "number one", folder=folder)
+    worker = begin("worker", FLOWS, "--name", "number one", folder=folder)
     started.append(worker)
     until(worker, "gate go")
     alive = cli("workers", "--json").document["workers"]

@@ -51,7 +51,7 @@ class Fleet:
         runtime.mkdir(parents=True, exist_ok=True)
         command = [
             sys.executable, "-m", "durable.cli", "worker", str(Path(workflows.__file__)),
-            "--ttl", f"{TTL:g}s", "--concurrency", str(CONCURRENCY), "--label", process.name,
+            "--ttl", f"{TTL:g}s", "--concurrency", str(CONCURRENCY), "--name", process.name,
             *(["--until-idle"] if until_idle else []),
         ]  # fmt: skip
         with (self.folder / LOGS / f"{process.name}.log").open("wb") as log:

@@ -133,7 +133,14 @@ def _worker(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument(
         "--grace", default="8s", help="for bodies in flight when it is stopped; default: 8s"
     )
-    parser.add_argument("--label", help="a name for people; default: host and process id")
+    parser.add_argument("--name", help="of this worker, for people; default: host and process id")
+    parser.add_argument(
+        "--label", action="append", default=[],
+        help="what this machine has, for workflows that need it: @workflow(label=...)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--processes", type=int, default=1, help="so many workers side by side; default: 1"
+    )
     parser.add_argument(
         "--code-version", metavar="TEXT", help="default: a digest of the targets' source files"
     )

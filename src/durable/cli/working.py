@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import os
 import sys
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -37,13 +38,16 @@ UNWIND_TIMEOUT = 1.0  # seconds for tasks to end after the drain; then the proce
 def worker(arguments: argparse.Namespace) -> int:
     """Execute runs until stopped, or until there is nothing to do."""
     _log_to_stderr()
+    if arguments.processes != 1:
+        return _fleet(arguments)
     found = settings(arguments.store, os.environ, Path.cwd())
     options = _options(arguments)
     if arguments.targets:
         served = load_all(arguments.targets)
     else:
         served = load_all(found.targets, found.folder)
-    if not served:
+    suited = _suited(served, arguments.label)
+    if not suited:
         raise UsageError(
             "the worker is to serve nothing",
             hint="name a TARGET, or put `targets` into [tool.durable] of pyproject.toml",
@@ -51,13 +55,29 @@ def worker(arguments: argparse.Namespace) -> int:
     store = open_store(found.store)
     options = dataclasses.replace(
         options,
-        version=arguments.code_version or code_version(served.values()),
+        version=arguments.code_version or code_version(suited.values()),
         runtime_folder=locks.runtime_folder(store.backend.lock_folder, os.environ),
     )
     work = partial(_work, until_idle=arguments.until_idle, as_json=arguments.json)
-    carrier, parked = anyio.run(work, store, served, options)
+    carrier, parked = anyio.run(work, store, suited, options)
     _tell(carrier, options.label, parked, as_json=arguments.json)
     return exits.DONE
+
+
+def _fleet(arguments: argparse.Namespace) -> int:
+    if arguments.processes < 1:
+        raise UsageError("--processes must be at least 1")
+    from durable.cli import fleet
+
+    return fleet.run(arguments)
+
+
+def _suited(served: Workflows, labels: Collection[str]) -> Workflows:
+    """What may run here: a workflow that needs a label is for workers that have it alone."""
+    suited = {name: d for name, d in served.items() if not d.label or d.label in labels}
+    for name in sorted(served.keys() - suited.keys()):
+        log.info("%s needs the label %r: left to other workers", name, served[name].label)
+    return suited
 
 
 def _tell(carrier: str, label: str, parked: int = 0, *, as_json: bool) -> None:
@@ -85,7 +105,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     return Options(
         queues=queues, concurrency=arguments.concurrency, threads=arguments.threads,
         terms=Terms.of(durations.seconds(arguments.ttl)),
-        grace=durations.seconds(arguments.grace), label=arguments.label or label(),
+        grace=durations.seconds(arguments.grace), label=arguments.name or label(),
     )  # fmt: skip
 
 

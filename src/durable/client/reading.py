@@ -222,7 +222,9 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     if stored is not None:
         holder = stored.meta.get("holder", "")
         workers = await Workers.read(store)
-        return damage(stored) or workers.status(start.workflow, start.queue, holder)
+        return damage(stored) or workers.status(
+            start.workflow, start.queue, holder, label=start.label
+        )
     hint = await flags.read(store, start.queue, run)
     if hint is not None and hint.instance == start.instance:
         return Status("needs-attention", f"{hint.reason}: {hint.message}")
@@ -377,10 +379,10 @@ class Workers:
                 )  # fmt: skip
         return cls(found)
 
-    def status(self, workflow: str, queue: str, holder: str) -> Status:
-        """Of a run that has a marker with that holder."""
+    def status(self, workflow: str, queue: str, holder: str, *, label: str = "") -> Status:
+        """Of a run that has a marker with that holder, and may need a label."""
         if not holder:
-            return Status("waiting", self.why_unserved(workflow, queue))
+            return Status("waiting", self.why_unserved(workflow, queue, label=label))
         held_by = self.found.get(holder)
         if held_by is not None and held_by.state == "alive":
             return Status("running")
@@ -388,7 +390,7 @@ class Workers:
         unserved = self.why_unserved(workflow, queue)
         return Status("waiting", f"{died}; {unserved or 'the next one to look takes it over'}")
 
-    def why_unserved(self, workflow: str, queue: str) -> str:
+    def why_unserved(self, workflow: str, queue: str, *, label: str = "") -> str:
         """Why nobody takes it; empty if somebody will."""
         alive = [w for w in self.found.values() if w.state == "alive" and w.queues]
         if not alive:
@@ -397,5 +399,6 @@ class Workers:
         if not here:
             return f"no live worker looks at queue {queue!r}"
         if not any(workflow in w.workflows for w in here):
-            return f"no live worker knows workflow {workflow!r}"
+            needs = f", or has the label {label!r} that it needs" if label else ""
+            return f"no live worker knows workflow {workflow!r}{needs}"
         return ""

@@ -56,7 +56,7 @@ def build(
         workflow_version=definition.version,
         tags=_checked_tags(workflow.tags), created=now, deadline=definition.deadline(now),
         lock=definition.lock(args, kwargs), priority=workflow.priority,
-        limited=definition.is_limited,
+        limited=definition.is_limited, label=definition.label,
     )  # fmt: skip
     run = random_id(system) if workflow.run_id is None else workflow.run_id
     return Request(run, start, definition)

@@ -60,6 +60,7 @@ class Start(msgspec.Struct, omit_defaults=True):
     lock: LockRequest | None = None
     limited: bool = False  # it needs a slot of its queue
     priority: int = 0  # in its queue; lower goes first
+    label: str = ""  # that a worker must have to run it
     workflow_version: str = ""  # `@workflow(version=)`
     origin: Origin | None = None  # of the records that were kept from an earlier instance
 

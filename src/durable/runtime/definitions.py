@@ -72,6 +72,7 @@ class WorkflowDefinition(Definition):
         schedule: by which workers start it themselves.
         singleton: whose runs go on one at a time.
         limits: of its queue, if the code gives it any.
+        label: that a worker must have to run it; empty: any may.
         events: the types of the events that it waits for, by name.
         cleanup_timeout: seconds that a cancelled run may take to clean up, and an undo action
             for each attempt.
@@ -83,6 +84,7 @@ class WorkflowDefinition(Definition):
     schedule: Schedule | None = None
     singleton: Singleton | None = None
     limits: Queue | None = None
+    label: str = ""
     events: Mapping[str, object] = field(default_factory=dict)
     cleanup_timeout: float = CLEANUP_TIMEOUT
 
