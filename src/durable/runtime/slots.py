@@ -232,12 +232,15 @@ class Slots:
         await store.delete(stored.name, stored.generation)
 
     async def _start_of(self, stored: Stored, pending: Pending) -> Start | None:
-        """The `start` of a run that waits; None: it waits no more, that instance is over."""
+        """The `start` of a run that waits; None: it waits no more, it is over.
+
+        Only `start` says which instance waits: the hint may be of whoever asked again for a run
+        whose first starter was not told that it had been started.
+        """
         start = await read_start(self._store, pending.run)
         start = pending.request if start is None else start
-        if start is not None and not start.tombstone and start.instance == pending.instance:
-            result = names.result(pending.run, pending.instance)
-            if await self._store.read(result) is None:
+        if start is not None and not start.tombstone and start.queue == self._queue:
+            if await self._store.read(names.result(pending.run, start.instance)) is None:
                 return start
         await self._store.delete(stored.name, stored.generation)
         return None

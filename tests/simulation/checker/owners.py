@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from tests.simulation.checker.case import Case, Fact, record
 
+JUDGED_SECONDS = 2.0  # from a look at a lease that was absent to what it led to
 _OWNED = ("steps/", "attempts/", "epochs/", "result")
 
 
@@ -78,7 +79,7 @@ def markers_change_by_their_rules(case: Case) -> Iterator[str]:
                     yield f"{fact.who} deleted {name}, which {leases.label(holder)} held"
             elif record(fact).get("holder", "") != holder and holder:
                 mine = leases.label(holder) == fact.who
-                if not mine and leases.alive(holder, fact.order):
+                if not mine and leases.alive(holder, fact.order, fact.at - JUDGED_SECONDS):
                     yield f"{fact.who} took {name} from {leases.label(holder)}, which is alive"
 
 
@@ -96,14 +97,16 @@ class _Leases:
     def label(self, worker: str) -> str:
         return self._labels.get(worker, worker)
 
-    def alive(self, worker: str, order: int) -> bool:
-        """Whether the lease stood, alive, at that moment."""
-        last: Fact | None = None
+    def alive(self, worker: str, order: int, since: float) -> bool:
+        """Whether the lease stood, alive, at that moment, and had since then."""
+        alive, absent_until = False, 0.0
         for fact in self._case.mutations.get(f"workers/{worker}", []):
             if fact.order > order:
                 break
-            last = fact
-        return last is not None and last.verb != "delete" and _state(last) == "alive"
+            if not alive:
+                absent_until = fact.at
+            alive = fact.verb != "delete" and _state(fact) == "alive"
+        return alive and absent_until < since
 
 
 OWNER_RULES: list[Callable[[Case], Iterator[str]]] = [
