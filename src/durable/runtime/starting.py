@@ -6,16 +6,21 @@ import contextlib
 import hashlib
 
 import anyio
+import msgspec
 
 from durable.errors import StoreUnavailable
 from durable.protocol import names, records
 from durable.protocol.records import Start
 from durable.runtime import markers, slots
 from durable.runtime.branches import gather_in
+from durable.runtime.reading import decoded
 from durable.store import Refused, Store, Written
 from durable.system import System
 
 ID_DIGITS = 20  # of a random id: 80 bits
+
+
+_start = msgspec.json.Decoder(Start)
 
 
 def random_id(system: System) -> str:
@@ -44,7 +49,21 @@ async def start(store: Store, run: str, start: Start) -> Written | Refused:
     )
     if isinstance(marked, Written):
         await announce(store, names.queue_bell(start.queue))
+    elif isinstance(started, Refused):
+        await _wake_if_unannounced(store, run, marked, started)
     return started
+
+
+async def _wake_if_unannounced(store: Store, run: str, marked: Refused, started: Refused) -> None:
+    """A restart that was cut off before its wake: the marker is still the old instance's.
+
+    Whoever holds that one deletes it once the old instance is over, unless it is touched.
+    """
+    there = None if started.current is None else decoded(started.current, _start)
+    if there is None or there.tombstone or there.limited:
+        return
+    if marked.current is None or marked.current.meta.get("instance") != there.instance:
+        await markers.wake(store, run, there, nonce=store.system.token)
 
 
 async def _announcement(store: Store, run: str, start: Start) -> Written | Refused:
