@@ -15,6 +15,7 @@ from multiprocessing import get_context
 
 import pytest
 
+from durable.testing.simulation.faults import Fault
 from tests.simulation.judging import Case, Tally, explained, single_faults, tally
 from tests.simulation.scenarios import SCENARIOS
 
@@ -61,6 +62,24 @@ def test_single_faults() -> None:
     total = judge_all(cases)
 
     print(f"{len(cases)} single faults: {total.summary()}")
+    assert not total.failures, told(total)
+
+
+# What found something once. The calls have moved since, so it is the neighbourhood that counts.
+FOUND: list[tuple[str, int, Fault]] = [
+    ("many_runs", 28, "busy_storm"),  # a store error while taking runs ended the worker
+    ("failing", 79, "refused"),  # ... and one while it drained
+    ("restarted", 31, "outage"),  # a restart during the last owner's clean-up was lost
+    ("limited_queue", 17, "refused"),  # an accepted run lost its place in line
+    ("restarted_during_clean_up", 32, "crash_before"),  # a start on a cut-off restart was lost
+]
+
+
+@pytest.mark.parametrize(("name", "call", "fault"), FOUND)
+def test_what_was_found_before(name: str, call: int, fault: Fault) -> None:
+    """Bugs that single faults have found stay found."""
+    total = tally(Case(1, name, near, fault) for near in range(call - 2, call + 3))
+
     assert not total.failures, told(total)
 
 

@@ -132,10 +132,12 @@ class Slots:
         """
         for index in queues.free(listed.slots, self.settings):
             slot = self._slot_of(run, start)
-            name = names.slot(self._queue, index)
-            answer = await self._store.create(name, records.encode(slot), nonce=slot.nonce)
+            name, body = names.slot(self._queue, index), records.encode(slot)
+            answer = await self._store.create(name, body, nonce=slot.nonce)
             if isinstance(answer, Written):
+                at, meta = answer.updated, {"nonce": slot.nonce}
                 listed.slots[index] = slot
+                listed.stored[index] = Stored(name, answer.generation, at, at, meta, body)
                 held = HeldSlot(index, answer.generation, slot.nonce)
                 return await self.looked_again(run, start.instance, held)
             if answer.current is not None:
