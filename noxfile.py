@@ -39,7 +39,7 @@ def tests(session: nox.Session) -> None:
     _lint(session)
     _types(session)
     _layers(session)
-    _pytest(session)
+    _pytest(session, "-n", str(_cores()), "--dist", "loadfile")
     session.run("python", CRASH, "--kills", "6")
 
 
@@ -164,6 +164,12 @@ def _commit() -> str:
         return ""
     command = [git, "rev-parse", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout
+
+
+def _cores() -> int:
+    """Processes that share the tests; each file's stay together and in order."""
+    available = getattr(os, "sched_getaffinity", None)  # what a container may use of the machine
+    return min(4, len(available(0)) if available else os.cpu_count() or 1)
 
 
 # -- environments ----------------------------------------------------------------------------------
