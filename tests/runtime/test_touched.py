@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
+import msgspec
 import pytest
 
-from durable.protocol import names
+from durable.protocol import names, records
 from durable.runtime import markers
 from tests.runtime.clocks import BACKENDS, run
-from tests.runtime.runs import a_step, a_workflow
+from tests.runtime.runs import a_step, a_workflow, recorded
 from tests.runtime.world import Process, World, world
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -95,5 +98,44 @@ def test_untouched_marker_is_no_news(backend: str) -> None:
 
             assert await w.result("r") == "done"
             assert looks.count == 0
+
+    run(backend, main)
+
+
+def test_touch_while_a_run_is_parked_for_attention(backend: str) -> None:
+    """A wake between the end of the code and the marker's delete is not lost."""
+
+    @a_step
+    async def asked() -> None:
+        """Another step is recorded in its place."""
+
+    @a_workflow
+    async def flow() -> None:
+        await asked()
+
+    async def main() -> None:
+        async with world() as w:
+            start = await w.start("r", flow)
+            other = msgspec.structs.replace(recorded("asked.1", 1), name="other")
+            name = names.step("r", start.instance, "asked.1")
+            await w.store.create(name, records.encode(other), nonce=other.nonce)
+            process = await w.process()
+            hints: list[str] = []
+
+            def touch(call: Any) -> None:
+                # The hint is about to be made: the code has ended, the marker is still there.
+                if call.verb == "create" and call.name.startswith("attention/"):
+                    hints.append(call.name)
+                    stored = w.bucket.read(names.marker("default", "r"))
+                    if stored is not None and len(hints) == 1:
+                        touched = w.bucket.put(stored.name, stored.body or b"", stored.meta)
+                        process.worker._holdings.saw("r", touched)
+
+            process.backend.faults = touch  # type: ignore[attr-defined]
+            await w.attention("r")
+            await anyio.sleep(30)
+
+            assert len((await w.facts("r")).epochs) == 2  # it was looked at again
+            assert names.marker("default", "r") not in w.there()
 
     run(backend, main)

@@ -392,8 +392,7 @@ class Runner:
         async def touched() -> bool:
             return True
 
-        looked = not self._touched and (self.execution is None or self.execution.has_looked)
-        if looked and await markers.let_go(self.around.store, self.held, touched):
+        if await self._let_go(touched):
             self.parked = parked
             return True
         self.why = "wake"
@@ -410,7 +409,7 @@ class Runner:
         async def touched() -> bool:
             return True
 
-        return await markers.let_go(self.around.store, self.held, touched)
+        return await self._let_go(touched)
 
     async def _give_up_place(self, start: Start) -> None:
         """Others may go on: hand the slot to the next, or whatever slot names this instance.
@@ -484,7 +483,9 @@ class Runner:
 
     async def _let_go(self, look: Callable[[], Awaitable[bool]]) -> bool:
         """As `markers.let_go`; a touch that we know of already calls for a look first."""
-        if self._touched and await look():
+        execution = self.execution
+        looked = not self._touched and (execution is None or execution.has_looked)
+        if not looked and await look():
             return False
         return await markers.let_go(self.around.store, self.held, look)
 
