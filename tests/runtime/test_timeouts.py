@@ -13,6 +13,7 @@ import durable
 from durable import testing
 from durable.decorators import step, workflow
 from durable.errors import RunTimeout, StepTimeout, UsageError
+from durable.protocol import records
 from durable.protocol.failures import from_exception
 from durable.protocol.records import Attempt
 from durable.protocol.retries import Retry
@@ -450,6 +451,20 @@ async def test_a_run_that_is_over_in_time_has_no_deadline() -> None:
         assert await w.result("r") == 1
         await anyio.sleep(100)
         assert await w.result("r") == 1
+
+
+@pytest.mark.anyio
+async def test_no_deadline_takes_no_room() -> None:
+    """The `start` of a run without a limit says nothing of one."""
+
+    @workflow(name="timeouts-test limitless")
+    async def limitless() -> None:
+        await quick()
+
+    async with world() as w:
+        start = await w.start("r", limitless)
+
+        assert b"deadline" not in records.encode(start)
 
 
 def test_errors_are_timeouts() -> None:

@@ -62,7 +62,9 @@ async def export(store: Store, run: str) -> bytes:
     start = await reading.read_start(store, run)
     folder = names.instance_folder(run, start.instance)
     objects = []
-    async for listed in store.list(folder):
+    found = [stored async for stored in store.list(folder)]
+    # Events are taken in the order of their creation, and `write` creates in the order of the file.
+    for listed in sorted(found, key=lambda stored: (stored.created, stored.name)):
         stored = listed if listed.body is not None else await store.read(listed.name)
         if stored is not None:
             nonce = stored.meta.get("nonce", "")

@@ -7,17 +7,20 @@ process that dies in between leaves a folder that no `start` names; purging the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from durable.client import reading
+from durable.client import offspring, reading
 from durable.errors import Conflict
 from durable.protocol import instances, names, records
 from durable.protocol.names import Fact
-from durable.protocol.records import Start, Step
+from durable.protocol.queues import SLOT_PATH
+from durable.protocol.records import NEVER, Start, Step
+from durable.protocol.singletons import LOCK_PATH
 from durable.runtime import flags, markers
 from durable.runtime.branches import map_in
 from durable.runtime.facts import Facts
@@ -35,6 +38,7 @@ class Copy:
         source: the id of the run whose record is copied; `facts` are its.
         run: the id of the run that the new instance is of.
         kept: paths of the calls whose records are copied.
+        until: only waits that began before are copied, in store time, unless they have an outcome.
         said: who does it and why; shown among the run's epochs.
         extra: a record that the old instance does not have.
     """
@@ -46,6 +50,7 @@ class Copy:
     instance: str
     kept: Collection[str]
     said: str
+    until: float = math.inf
     extra: Step | None = None
 
     async def make(self) -> None:
@@ -90,19 +95,34 @@ class Copy:
         events = [s for fact, s in kinds if fact is not None and fact.kind == "events"]
         await map_in(None, copy, sorted(events, key=lambda s: (s.created, s.name)), 1)
 
-    def _chooser(self) -> Callable[[Fact | None], bool]:
+    def _open_waits(self) -> set[str]:
+        """Waits of the kept past that go on; they keep their deadlines.
+
+        Those for a lock or a slot are no part of it: the new instance stands in line anew.
+        """
+        if not self.kept:
+            return set()
         recorded = {step.path for step in self.facts.outcomes()}
+        return {
+            wait.path
+            for wait in self.facts.waits
+            if wait.path not in recorded
+            and wait.path not in {LOCK_PATH, SLOT_PATH}
+            and wait.time < self.until
+        }
+
+    def _chooser(self) -> Callable[[Fact | None], bool]:
         kept = {names.path_part(path) for path in self.kept}
-        made_anew = {names.path_part(path) for path in recorded.difference(self.kept)}
+        waits = kept | {names.path_part(path) for path in self._open_waits()}
 
         def keeps(fact: Fact | None) -> bool:
             match fact.kind if fact is not None else "":
                 case "steps" | "undo":
                     return fact is not None and fact.rest in kept
-                case "waits":  # one that goes on keeps its deadline
-                    return fact is not None and fact.rest not in made_anew
-                case "epochs":
-                    return self.run == self.source  # another run counts its own owners
+                case "waits":
+                    return fact is not None and fact.rest in waits
+                case "epochs":  # without them nobody knows in which order records are
+                    return bool(self.kept) or self.run == self.source
             return False
 
         return keeps
@@ -120,7 +140,7 @@ def anew(store: Store, start: Start, *, keeps: bool, **changes: Any) -> Start:
     now = store.now()
     return msgspec.structs.replace(
         start, instance=random_id(store.system), nonce=store.system.token(), created=now,
-        deadline=now + start.deadline - start.created if start.deadline else 0.0,
+        deadline=now + start.deadline - start.created if start.deadline else NEVER,
         origin=start.first() if keeps else None, **changes,
     )  # fmt: skip
 
@@ -162,6 +182,7 @@ async def replace(
         raise _changed(run)
     await markers.wake(store, run, start, nonce=store.system.token)
     await flags.unflag(store, start.queue, run)
+    await offspring.cancel(store, run, facts, kept)
     return start
 
 

@@ -12,14 +12,15 @@ from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 
-from durable.client import reading
+from durable.client import offspring, reading
 from durable.errors import Conflict, NotFound
 from durable.protocol import moments, names, records
 from durable.protocol.records import History, Start
-from durable.runtime import flags, timers
+from durable.runtime import flags, singletons, timers
+from durable.runtime.admission import lock_wait
 from durable.runtime.branches import map_in
 from durable.runtime.children import wake_parent
-from durable.runtime.facts import CorruptFact, decode_result
+from durable.runtime.facts import CorruptFact, Facts, decode_result, load
 from durable.runtime.reading import record
 from durable.store import Refused, Store, Stored
 
@@ -44,8 +45,10 @@ async def purge(store: Store, run: str, *, force: bool = False) -> int:
     names.check_id(run)
     stored = await store.read(names.start(run))
     start = None if stored is None else reading.decode_start(run, stored)
-    if start is not None and start.tombstone and (removed := await _clear(store, run)):
-        return removed  # somebody died while purging it
+    if start is not None and start.tombstone:  # somebody may have died while purging it
+        await _settle(store, run, start)
+        if removed := await _clear(store, run):
+            return removed
     if stored is None or start is None or start.tombstone:
         raise NotFound(f"there is no run {run!r}", hint="`durable list` shows the runs", run=run)
     over = await reading.read_result(store, run, start.instance) is not None
@@ -55,14 +58,9 @@ async def purge(store: Store, run: str, *, force: bool = False) -> int:
             hint="wait for it or cancel it first, or purge it with force",
             run=run,
         )
-    waits = [] if over else (await reading.load(store, run)).waits
     if not await _bury(store, stored, start):
         raise Conflict(f"run {run!r} was changed by somebody else meanwhile", run=run)
-    await flags.unflag(store, start.queue, run)
-    if not over:
-        await timers.clear(store, run, start, waits)
-        if start.parent is not None:
-            await wake_parent(store, start.parent)
+    await _settle(store, run, start)
     return await _clear(store, run)
 
 
@@ -108,6 +106,23 @@ async def _bury(store: Store, stored: Stored, start: Start) -> bool:
         nonce=token, earlier=stored.meta.get("nonce", ""),
     )  # fmt: skip
     return not isinstance(written, Refused)
+
+
+async def _settle(store: Store, run: str, start: Start) -> None:
+    """What a buried run still owes, as far as no worker has done it or could.
+
+    Its folder is still there: it tells which children it had and what it waited for.
+    """
+    await flags.unflag(store, start.queue, run)
+    try:
+        facts = await load(store, run) or Facts(start)
+    except CorruptFact:
+        facts = Facts(start)  # what cannot be read is purged, too
+    await timers.clear(store, run, start, facts.waits)
+    if start.parent is not None:
+        await wake_parent(store, start.parent)
+    await offspring.cancel(store, run, facts)
+    await singletons.end(store, run, start, lock_wait(facts))
 
 
 async def _clear(store: Store, run: str) -> int:

@@ -7,15 +7,16 @@ from typing import Any
 
 import msgspec
 
-from durable.client import instances, reading
+from durable.client import instances, offspring, reading
 from durable.client.handles import Handle
 from durable.client.replaying import Replay, compare
 from durable.decorators import WorkflowFunction, workflows
 from durable.errors import Conflict, LeaseTaken, UnknownWorkflow, UsageError
 from durable.protocol import instances as rules
 from durable.protocol import names, records, values
-from durable.protocol.records import Start, Step
+from durable.protocol.records import Result, Start, Step
 from durable.runtime import flags, markers
+from durable.runtime.children import Started
 from durable.runtime.facts import Facts
 from durable.runtime.starting import random_id
 from durable.runtime.sweeper import Sweeper
@@ -53,11 +54,10 @@ class Repair:
         if facts.result is None:
             return await self._wake_stuck(id, facts.start)
         _check_failed(id, facts)
-        kept = rules.successes(facts.outcomes())
+        kept = await self._successes(facts)
         said = _said("retry", by, reason)
-        return _handle(
-            self.store, id, await instances.replace(self.store, id, facts, kept, said=said)
-        )
+        start = await instances.replace(self.store, id, facts, kept, said=said)
+        return _handle(self.store, id, start)
 
     async def restart(self, id: str, *, reason: str = "", by: str = "") -> Handle[Any]:
         """Run it again from the beginning, with the same input; nothing recorded is kept.
@@ -99,7 +99,8 @@ class Repair:
         run = random_id(self.store.system) if new_id is None else new_id
         names.check_id(run)
         facts = await reading.load(self.store, id)
-        kept = rules.before(facts.journal().order, before, id)
+        past = rules.before(facts.journal().order, before, id)
+        kept = await offspring.kept(self.store, facts, past.paths, offspring.for_fork)
         if await self.store.read(names.start(run)) is not None:
             raise _taken(run)
         start = instances.anew(
@@ -110,7 +111,7 @@ class Repair:
         said = _said(f"fork of {id}", by, reason)
         copy = instances.Copy(
             store=self.store, source=id, facts=facts, run=run, instance=start.instance,
-            kept=kept, said=said,
+            kept=kept, said=said, until=past.until,
         )  # fmt: skip
         await copy.make()
         written = await self.store.create(
@@ -145,7 +146,7 @@ class Repair:
         skipped = self._skipped(facts, path, value, _said("skip", by, reason))
         if facts.result is not None:
             _check_failed(id, facts)
-            kept = rules.successes(facts.outcomes())
+            kept = await self._successes(facts, but=path)
             said = _said(f"skip {path}", by, reason)
             start = await instances.replace(self.store, id, facts, kept, said=said, extra=skipped)
             return _handle(self.store, id, start)
@@ -213,6 +214,16 @@ class Repair:
     async def _wake(self, id: str, start: Start) -> None:
         flagged = await flags.read(self.store, start.queue, id) is not None
         await markers.wake(self.store, id, start, flagged=flagged, nonce=self.store.system.token)
+
+    async def _successes(self, facts: Facts, but: str = "") -> set[str]:
+        """What a retry keeps; not asked again is the child whose end is to be found at `but`."""
+        skipped = offspring.waited_for(facts, but)
+
+        def keeps(child: Started, result: Result | None) -> bool:
+            return child.run == skipped or offspring.for_retry(child, result)
+
+        paths = rules.successes(facts.outcomes())
+        return await offspring.kept(self.store, facts, paths, keeps)
 
     async def _wake_stuck(self, id: str, start: Start) -> Handle[Any]:
         # A parked run looks again and parks again; one that was imported has no timer yet.

@@ -9,6 +9,7 @@ and why. It also keeps epochs rising under one run id, as outside systems that c
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -42,8 +43,20 @@ def renumbered(takes: Iterable[Take], kept: Collection[str]) -> list[Take]:
     return [msgspec.structs.replace(take, k=k) for k, take in enumerate(chain, 1)]
 
 
-def before(order: Iterable[Step], call: str, run: str) -> set[str]:
-    """Paths of the calls that were recorded before `call`: a path, or a step's name.
+class Past(NamedTuple):
+    """What a run has recorded before a call.
+
+    Attributes:
+        paths: of the calls.
+        until: when that call was recorded, in store time.
+    """
+
+    paths: set[str]
+    until: float
+
+
+def before(order: Iterable[Step], call: str, run: str) -> Past:
+    """What was recorded before `call`: a path, or a step's name.
 
     Raises:
         NotFound: the run has recorded no such call.
@@ -51,7 +64,7 @@ def before(order: Iterable[Step], call: str, run: str) -> set[str]:
     paths: set[str] = set()
     for step in order:
         if call in {step.path, step.name}:
-            return paths
+            return Past(paths, step.time)
         paths.add(step.path)
     raise NotFound(
         f"run {run!r} has recorded no call {call!r}",

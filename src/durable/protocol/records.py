@@ -17,6 +17,8 @@ from durable.protocol.schedules import Schedule
 
 Status = Literal["completed", "failed", "cancelled"]
 
+NEVER = 0.0  # a deadline that is none; msgspec leaves out a default only if it is this very object
+
 
 class LockRequest(msgspec.Struct, omit_defaults=True):
     """The singleton that a run is to be: see durable.protocol.singletons.
@@ -55,7 +57,7 @@ class Start(msgspec.Struct, omit_defaults=True):
     created: float = 0.0
     tombstone: bool = False
     parent: Parent | None = None
-    deadline: float = 0.0  # when the run fails unless it is over; 0: never
+    deadline: float = NEVER  # when the run fails unless it is over
     tick: float = 0.0  # of the schedule that started it
     lock: LockRequest | None = None
     limited: bool = False  # it needs a slot of its queue

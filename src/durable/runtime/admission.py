@@ -91,8 +91,13 @@ class Admission:
 
     @property
     def _begun(self) -> bool:
-        """Whether an earlier owner has left anything of its code."""
-        return bool(self.facts.epochs or self.facts.outcomes() or self.facts.attempts)
+        """Whether an earlier owner has left anything of its code.
+
+        What was copied from an older instance is nothing that an owner of this one has done.
+        """
+        facts, copied = self.facts, self.facts.copied
+        epochs = {*facts.recorded_epochs(), *(claim.epoch for claim in facts.epochs)}
+        return any(epoch > copied for epoch in epochs)
 
     def _cancelled(self) -> Turned:
         cancelled = RunCancelled(message(self.run, self.facts.cancel))

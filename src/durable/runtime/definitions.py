@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from durable.protocol.queues import Queue
-from durable.protocol.records import LockRequest
+from durable.protocol.records import NEVER, LockRequest
 from durable.protocol.retries import Retry
 from durable.protocol.schedules import Schedule
 from durable.protocol.singletons import Singleton
@@ -90,7 +90,7 @@ class WorkflowDefinition(Definition):
 
     def deadline(self, started: float) -> float:
         """The deadline of a run that starts then; 0: none. Stored once, in `start`."""
-        return 0.0 if self.timeout is None else started + self.timeout
+        return NEVER if self.timeout is None else started + self.timeout
 
     @property
     def is_limited(self) -> bool:

@@ -88,6 +88,14 @@ class Facts:
         """Everything that has an order number."""
         return outcomes(self.steps, self.takes, self.waits)
 
+    @property
+    def copied(self) -> int:
+        """The number of the claim that closes what was kept of an older instance; 0: nothing was.
+
+        What the owners of this instance record has higher epochs.
+        """
+        return max((claim.epoch for claim in self.epochs if not claim.worker), default=0)
+
     def waiting(self) -> list[Wait]:
         """Waits that have begun and have no outcome, those for a step's next attempt included."""
         over = {step.path for step in self.outcomes()}

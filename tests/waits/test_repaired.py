@@ -1,0 +1,334 @@
+"""Runs that wait, and their children, when somebody retries, restarts, forks or purges them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from durable import gather, sleep, wait_event, workflow
+from durable.client import Handle, archives
+from durable.client.purging import purge
+from durable.client.repair import Repair
+from durable.store import Store
+from tests.runtime.clocks import BACKENDS, run
+from tests.runtime.runs import ONCE, a_step, a_workflow
+from tests.runtime.world import World, world
+from tests.waits.long import DAY, parked, pass_time
+
+pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+
+ran: list[str] = []
+broken: set[str] = set()
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    ran.clear()
+    broken.clear()
+
+
+@a_step(retry=ONCE)
+async def _does(what: str) -> str:
+    ran.append(what)
+    if what in broken:
+        raise LookupError(f"{what} is broken")
+    return what
+
+
+@a_workflow
+async def _waits_for_ever() -> str:
+    return await wait_event("go", str)
+
+
+@a_workflow
+async def _fragile(what: str) -> str:
+    return await _does(what)
+
+
+class _Repair(Repair):
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+
+def _children(w: World) -> list[str]:
+    return sorted({n.split("/")[1] for n in w.there() if n.startswith("runs/child-")})
+
+
+async def _handle(w: World, run: str) -> Handle[Any]:
+    return Handle(w.store, run, (await w.facts(run)).start)
+
+
+def test_parked_children_of_a_purged_run_are_cancelled(backend: str) -> None:
+    """Nothing else would wake them: they wait for what nobody will send."""
+
+    @a_workflow
+    async def parent() -> str:
+        child = await _waits_for_ever.start()
+        return await child.result()
+
+    async def main() -> None:
+        async with world() as w:
+            await w.process()
+            await w.start("r", parent)
+            await parked(w)
+            (child,) = _children(w)
+            await parked(w, child)
+
+            await purge(w.store, "r", force=True)
+
+            assert "its parent 'r' is over" in await w.result(child)
+
+    run(backend, main)
+
+
+def test_waiters_of_a_purged_singleton_go_on(backend: str) -> None:
+    """The lock of a run that is gone is free, and whoever waits for it is told."""
+
+    @workflow(name="purged singleton", singleton="one", on_conflict="wait")
+    async def only(event: str) -> str:
+        return await wait_event(event, str) if event else "went on"
+
+    async def main() -> None:
+        async with world() as w:
+            await w.process()
+            await w.start("r", only, "go")
+            await parked(w)
+            await w.start("second", only, "")
+            await parked(w, "second")
+
+            await purge(w.store, "r", force=True)
+
+            assert await w.result("second") == "went on"
+
+    run(backend, main)
+
+
+def test_a_retried_parent_starts_its_failed_child_anew(backend: str) -> None:
+    """Else it would read the old failure for ever."""
+
+    @a_workflow
+    async def parent() -> tuple[str, str]:
+        good = await _fragile.start("good")
+        bad = await _fragile.start("bad")
+        return await good.result(), await bad.result()
+
+    async def main() -> None:
+        async with world() as w:
+            broken.add("bad")
+            await w.process()
+            await w.start("r", parent)
+            assert "bad is broken" in await w.result("r")
+            broken.clear()
+
+            await _Repair(w.store).retry("r")
+
+            assert await w.result("r") == ("good", "bad")
+            assert sorted(ran) == ["bad", "bad", "good"]
+
+    run(backend, main)
+
+
+def test_a_retried_parent_starts_its_cancelled_child_anew(backend: str) -> None:
+    """A child that its parent's failure cancelled has no outcome of its own."""
+
+    @a_workflow
+    async def slow() -> str:
+        await sleep(60)
+        return "slow"
+
+    @a_workflow
+    async def parent() -> str:
+        child = await slow.start()
+        await _does("between")
+        return await child.result()
+
+    async def main() -> None:
+        async with world() as w:
+            broken.add("between")
+            await w.process()
+            await w.start("r", parent)
+            assert "between is broken" in await w.result("r")
+            broken.clear()
+
+            await _Repair(w.store).retry("r")
+
+            assert await w.result("r") == "slow"
+
+    run(backend, main)
+
+
+def test_a_fork_does_not_wait_for_another_runs_child(backend: str) -> None:
+    """The end of that child wakes its own parent alone; the fork starts one of its own."""
+
+    @a_workflow
+    async def parent() -> str:
+        child = await _waits_for_ever.start()
+        await _does("then")
+        return await child.result()
+
+    async def main() -> None:
+        async with world() as w:
+            await w.process()
+            await w.start("r", parent)
+            await parked(w)
+            (first,) = _children(w)
+
+            await _Repair(w.store).fork("r", "_does", new_id="f")
+            await parked(w, "f")
+            for child in _children(w):
+                await (await _handle(w, child)).send("go", "first" if child == first else "second")
+
+            assert await w.result("r") == "first"
+            assert await w.result("f") == "second"
+
+    run(backend, main)
+
+
+def test_a_fork_of_a_run_of_several_owners_keeps_their_order(backend: str) -> None:
+    """What an earlier owner recorded is handed over first in the fork too."""
+
+    @a_workflow
+    async def flow() -> list[str]:
+        order: list[str] = []
+
+        async def early() -> None:
+            order.append(await _does("early"))
+
+        async def late() -> None:
+            await sleep(DAY)
+            order.append(await _does("late"))
+
+        await gather(late(), early())
+        await _does("last")
+        return order
+
+    async def main() -> None:
+        async with world() as w:
+            process = await w.process()
+            await w.start("r", flow)
+            await parked(w)
+            await pass_time(w, process, DAY)
+            assert await w.result("r") == ["early", "late"]
+
+            await _Repair(w.store).fork("r", "_does.1", new_id="f")
+
+            assert await w.result("f") == ["early", "late"]
+            assert ran == ["early", "late", "last", "last"]
+
+    run(backend, main)
+
+
+def test_a_fork_sleeps_after_its_own_past(backend: str) -> None:
+    """A wait that the old run began behind the fork has a deadline of its own in the new one."""
+
+    @a_workflow
+    async def flow() -> str:
+        await _does("a")
+        await _does("b")
+        await sleep(2 * DAY)
+        return "over"
+
+    async def main() -> None:
+        async with world() as w:
+            process = await w.process()
+            await w.start("r", flow)
+            await parked(w)
+            process.worker.stop()
+            await anyio.sleep(3 * DAY)
+            begun = w.store.now()
+            await _Repair(w.store).fork("r", "_does.2", new_id="f")
+            await w.process()
+            await w.until(lambda: ran.count("b") == 2)
+            await parked(w, "f")
+
+            wait = (await w.facts("f")).waits[-1]
+
+            assert wait.due is not None
+            assert wait.due >= begun + 2 * DAY
+
+    run(backend, main)
+
+
+def test_exported_events_are_in_the_order_of_their_sending(backend: str) -> None:
+    """Whoever imports the run creates them in that order, which is not the order of their keys."""
+
+    async def main() -> None:
+        async with world() as w:
+            await w.process()
+            await w.start("r", _waits_for_ever)
+            await parked(w)
+            handle = await _handle(w, "r")
+            for key in "zya":
+                await handle.send("other", key, key=key)
+                await anyio.sleep(1)
+
+            archive = archives.read(await archives.export(w.store, "r"))
+
+            events = [one.name for one in archive.objects if one.name.startswith("events/")]
+            assert events == ["events/other/z", "events/other/y", "events/other/a"]
+
+    run(backend, main)
+
+
+def test_children_of_a_restarted_run_are_cancelled(backend: str) -> None:
+    """Those that the old instance left parked would be nobody's; the new one has its own."""
+    asks: list[str] = ["a"]
+
+    @a_workflow
+    async def parent() -> str:
+        child = await _waits_for_ever.start()
+        await _does(asks[0])
+        await sleep(60)
+        await (_does(asks[0]) if len(asks) == 1 else _drifts())
+        return await child.result()
+
+    @a_step
+    async def _drifts() -> str:
+        return ""
+
+    async def main() -> None:
+        async with world() as w:
+            process = await w.process()
+            await w.start("r", parent)
+            await parked(w)
+            (child,) = _children(w)
+            asks[0] = "b"
+            await pass_time(w, process, 60)
+            await w.attention("r")
+            await parked(w, child)
+
+            await _Repair(w.store).restart("r")
+
+            assert "its parent 'r' is over" in await w.result(child)
+            await w.until(lambda: len(_children(w)) == 2)
+
+    run(backend, main)
+
+
+def test_a_retried_singleton_waits_for_its_lock_anew(backend: str) -> None:
+    """It had the lock for its old instance alone, and as long a patience as at first."""
+
+    @workflow(name="retried singleton", singleton="two", on_conflict="wait", lock_ttl=DAY)
+    async def only(what: str) -> str:
+        return await _does(what) if what != "wait" else await wait_event("go", str)
+
+    async def main() -> None:
+        async with world() as w:
+            broken.add("x")
+            await w.process()
+            await w.start("r", only, "x")
+            await w.result("r")
+            await w.start("other", only, "wait")
+            await parked(w, "other")
+
+            await _Repair(w.store).retry("r")
+
+            await parked(w)
+            assert ran == ["x"]
+            broken.clear()
+            await (await _handle(w, "other")).send("go", "x")
+            assert await w.result("r") == "x"
+
+    run(backend, main)
