@@ -7,6 +7,7 @@ over a session whose environment is ready, so `tests` needs one environment, not
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -130,8 +131,10 @@ def bench(session: nox.Session) -> None:
     """Measure beside the peers: `nox -s bench -- steps --json`."""
     _install(session, "-e", ".[test]")
     # A peer that does not install is no error: the benchmark names those it measured without.
-    session.run("python", "-m", "pip", "install", "dbos", env=PIP_ENV, success_codes=[0, 1])
-    session.run("python", "benchmarks/run.py", *session.posargs)
+    for peer in (["dbos", "psycopg[binary]"], ["restate-sdk", "hypercorn"]):
+        session.run("python", "-m", "pip", "install", *peer, env=PIP_ENV, success_codes=[0, 1])
+    env = {"BENCH_RESTATE": _restate_server(session)}
+    session.run("python", "benchmarks/run.py", *session.posargs, env=env)
 
 
 # -- the checks ------------------------------------------------------------------------------------
@@ -170,6 +173,18 @@ def _cores() -> int:
     """Processes that share the tests; each file's stay together and in order."""
     available = getattr(os, "sched_getaffinity", None)  # what a container may use of the machine
     return min(4, len(available(0)) if available else os.cpu_count() or 1)
+
+
+def _restate_server(session: nox.Session) -> str:
+    """The server of Restate, which npm has; empty if it does not come."""
+    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), "")
+    package = f"@restatedev/restate-server-{sys.platform}-{machine}"
+    folder = Path(session.cache_dir).resolve() / "restate"
+    program = folder / "node_modules" / package / "bin" / "restate-server"
+    if not program.exists() and shutil.which("npm") is not None:
+        npm = ("npm", "install", "--silent", "--prefix", str(folder), package)
+        session.run(*npm, external=True, success_codes=range(256))
+    return str(program) if program.exists() else ""
 
 
 # -- environments ----------------------------------------------------------------------------------

@@ -26,28 +26,54 @@ class Contender(NamedTuple):
     shape: str
 
     def measure(
-        self, folder: str | None, environment: Mapping[str, str] | None = None
+        self,
+        folder: str | None,
+        environment: Mapping[str, str] | None = None,
+        *,
+        processes: int = 1,
     ) -> dict[str, Any]:
         """What the program reports from a fresh process in a fresh folder.
 
         Args:
             folder: where that folder is made.
             environment: of the process, beyond this one's.
+            processes: how many do it together, in one folder.
 
         Raises:
             RuntimeError: the program failed; its output says why.
         """
         path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+        more = {"PYTHONPATH": path, "BENCH_PROCESSES": str(processes), **(environment or {})}
+        command = [sys.executable, str(HERE / self.program), self.variant, self.shape]
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            done = subprocess.run(
-                [sys.executable, str(HERE / self.program), self.variant, self.shape],
-                cwd=place, env={**os.environ, "PYTHONPATH": path, **(environment or {})},
-                capture_output=True, text=True, timeout=TIMEOUT, check=False,
-            )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(self)} failed:\n{done.stdout}{done.stderr}")
-        figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            running = [
+                subprocess.Popen(
+                    command, cwd=place, env={**os.environ, **more},
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                )
+                for _ in range(processes)
+            ]  # fmt: skip
+            return _together([self._figures(process) for process in running])
+
+    def _figures(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        try:
+            out, errors = process.communicate(timeout=TIMEOUT)
+        finally:
+            process.kill()
+        if process.returncode:
+            raise RuntimeError(f"{' '.join(self)} failed:\n{out}{errors}")
+        figures: dict[str, Any] = json.loads(out.splitlines()[-1])
         return figures
+
+
+def _together(figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of several processes: from the first that began to the last that ended; CPU of all."""
+    if len(figures) == 1:
+        return figures[0]
+    began = min(one["began"] for one in figures)
+    ended = max(one["began"] + one["wall"] for one in figures)
+    cpu = sum(one["cpu"] for one in figures)
+    return {**figures[0], "wall": ended - began, "cpu": cpu}
 
 
 Rounds = dict[Contender, list[dict[str, Any]]]
@@ -59,7 +85,7 @@ def alternate(
     measure: Callable[[Contender], dict[str, Any]],
     *,
     peers: Sequence[str] = (),
-) -> tuple[Rounds, dict[str, str]]:
+) -> tuple[Rounds, list[str]]:
     """Everybody once a round, so that what else the machine does meets all alike.
 
     Args:
@@ -67,14 +93,14 @@ def alternate(
         peers: programs that may fail: they are then left out.
 
     Returns:
-        What was measured, in the order of the contenders; why peers failed, by program.
+        What was measured, in the order of the contenders; why peers were left out.
     """
     found: Rounds = {contender: [] for contender in contenders}
-    failed: dict[str, str] = {}
+    failed: dict[tuple[str, str], str] = {}  # by program and variant
     for number in range(rounds):
         # Backwards every second time: nobody always comes after the same one.
         for contender in contenders[:: -1 if number % 2 else 1]:
-            if contender.program in failed:
+            if contender[:2] in failed:
                 continue
             _tell(f"round {number + 1} of {rounds}: {' '.join(contender)}")
             try:
@@ -82,9 +108,10 @@ def alternate(
             except (RuntimeError, subprocess.TimeoutExpired) as e:
                 if contender.program not in peers:
                     raise
-                failed[contender.program] = str(e)
+                failed[contender[:2]] = str(e)
     _tell("")
-    return {c: measured for c, measured in found.items() if c.program not in failed}, failed
+    kept = {c: measured for c, measured in found.items() if c[:2] not in failed}
+    return kept, list(failed.values())
 
 
 def median_ratio(over: Sequence[float], under: Sequence[float]) -> float:

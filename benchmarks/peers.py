@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+RESTATE_NEEDS = ("restate", "hypercorn", "aiohttp")
 ACCOUNT = "postgres"  # PostgreSQL refuses to run as root
 
 
 @dataclass
 class Present:
-    """Which backends DBOS has here.
+    """Which peers can be measured here.
 
     Attributes:
-        environments: of its processes, by backend.
+        environments: of their processes: by backend of DBOS, and of Restate.
         absent: what is not here, and why.
     """
 
@@ -29,11 +30,12 @@ class Present:
 
 
 @contextlib.contextmanager
-def present(program: str, folder: str | None) -> Iterator[Present]:
-    """The backends of DBOS that can be measured, for as long as the block lasts."""
+def present(folder: str | None) -> Iterator[Present]:
+    """The peers that can be measured, for as long as the block lasts."""
     found = Present()
+    _look_for_restate(found)
     if importlib.util.find_spec("dbos") is None:
-        found.absent.append(f"{program} needs dbos, which is not installed")
+        found.absent.append("DBOS: the package dbos is not installed")
         yield found
         return
     found.environments["sqlite"] = {}
@@ -45,6 +47,17 @@ def present(program: str, folder: str | None) -> Iterator[Present]:
         else:
             found.environments["postgres"] = {"BENCH_DATABASE": url}
         yield found
+
+
+def _look_for_restate(found: Present) -> None:
+    program = os.environ.get("BENCH_RESTATE") or shutil.which("restate-server")
+    missing = [name for name in RESTATE_NEEDS if importlib.util.find_spec(name) is None]
+    if program is None:
+        found.absent.append("Restate: no restate-server on PATH or in BENCH_RESTATE (npm has it)")
+    elif missing:
+        found.absent.append(f"Restate: not installed: {', '.join(missing)}")
+    else:
+        found.environments["restate"] = {"BENCH_RESTATE": program}
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ PATIENCE = 90.0  # seconds for one measurement
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Measure and print; returns the figures, ready for JSON."""
-    with peers.present(DBOS, options.folder) as present:
+    with peers.present(options.folder) as present:
         contenders = [
             Contender(program, variant, "start")
             for program, variant in NAMES
@@ -52,7 +52,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         print(f"{name:34}{m['next']:>10.2f}{m['end']:>9.2f}{m['repeated']:>12.0f}")
         key = f"{'dbos' if contender.program == DBOS else 'durable'}_{contender.variant}"
         figures |= {f"{part}_{key}": round(value, 3) for part, value in m.items()}
-    absent = [*present.absent, *failed.values()]
+    absent = [*present.absent, *failed]
     for why in absent:
         print(f"left out: {why}")
     print(f"{machine()}; medians of {options.rounds} rounds; load {os.getloadavg()[0]:.1f}")

@@ -45,6 +45,10 @@ def main() -> None:
         help="of each call to that server (default: one after the other)",
     )  # fmt: skip
     parser.add_argument("--jobs", type=_positive, help="of `queues` (default: 2000, then 200)")
+    parser.add_argument(
+        "--processes", type=int, choices=[1, 2], default=1,
+        help="2: `steps` also by two processes on one store",
+    )  # fmt: skip
     options = parser.parse_args()
     benchmark = BENCHMARKS.get((options.benchmark, options.store))
     if benchmark is None:

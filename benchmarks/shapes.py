@@ -36,6 +36,7 @@ SHAPES = {
     "sequential": Shape(1, 1000, 1),
     "short": Shape(1, 200, 1),  # where each step takes tens of milliseconds
     "concurrent": Shape(200, 10, 50),
+    "half": Shape(100, 10, 25),  # what each of two processes does
     "in_flight": Shape(64, 60, 64),  # so many steps at once, while the event loop is watched
 }
 WATCHED = SHAPES["in_flight"]
@@ -55,6 +56,7 @@ class Meter:
 
     def __enter__(self) -> Self:
         gc.collect()  # else what came before decides whose measurement has to clean up
+        _wait_for_the_others()
         self._cpu, self._wall = cpu_seconds(), time.perf_counter()
         return self
 
@@ -63,7 +65,17 @@ class Meter:
 
     def report(self, **more: object) -> None:
         """Hand the figures to the process that started this one."""
-        print(json.dumps({"wall": self.wall, "cpu": self.cpu, **more}))
+        figures = {"wall": self.wall, "cpu": self.cpu, "began": self._wall, **more}
+        print(json.dumps(figures))
+
+
+def _wait_for_the_others() -> None:
+    """Until every process of this measurement, all of them in one folder, is about to begin."""
+    processes = int(os.environ.get("BENCH_PROCESSES", "1"))
+    if processes > 1:
+        Path(f"ready-{os.getpid()}").touch()
+        while len(list(Path().glob("ready-*"))) < processes:
+            time.sleep(0.005)
 
 
 class Lag:

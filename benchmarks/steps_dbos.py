@@ -1,4 +1,6 @@
-"""Steps of DBOS on its default SQLite file: `python steps_dbos.py run|sync SHAPE`.
+"""Steps of DBOS: `python steps_dbos.py run|sync|postgres|postgres-sync SHAPE`.
+
+Its database is the SQLite file that it makes by default, or the PostgreSQL of BENCH_DATABASE.
 
 - `run`: async workflow and async steps, called in this process.
 - `sync`: sync workflow and sync steps, in this thread or, if there are several runs, in threads.
@@ -6,14 +8,20 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version
 
 import anyio
 import anyio.to_thread
-from dbos import DBOS
+from dbos import DBOS, DBOSConfig
 from shapes import WARM_UP, Meter, Shape, asked, each_run
 
-DBOS(config={"name": "benchmark", "log_level": "ERROR", "console_log_level": "ERROR"})
+config: DBOSConfig = {
+    "name": "benchmark", "log_level": "ERROR", "console_log_level": "ERROR",
+}  # fmt: skip
+if database := os.environ.get("BENCH_DATABASE"):
+    config["system_database_url"] = database
+DBOS(config=config)
 
 
 @DBOS.step()
@@ -57,6 +65,7 @@ async def carry(variant: str, shape: Shape) -> None:
 
 async def main() -> None:
     variant, shape = asked()
+    variant = variant.removeprefix("postgres").removeprefix("-") or "run"
     DBOS.launch()
     await carry(variant, WARM_UP)
     with Meter() as meter:

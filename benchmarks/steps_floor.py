@@ -8,6 +8,8 @@ order, contexts. As there, nobody waits for the marker's delete.
 
 from __future__ import annotations
 
+import os
+
 import anyio
 import anyio.abc
 import msgspec
@@ -66,7 +68,8 @@ async def one_run(store: Store, leaving: anyio.abc.TaskGroup, run: str, steps: i
 
 async def carry(store: Store, leaving: anyio.abc.TaskGroup, shape: Shape, name: str) -> None:
     await each_run(
-        shape, lambda number: one_run(store, leaving, f"{name}-{number:015}", shape.steps)
+        shape,
+        lambda number: one_run(store, leaving, f"{name}{os.getpid():07}-{number:08}", shape.steps),
     )
 
 

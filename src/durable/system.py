@@ -22,8 +22,26 @@ def _boot_seconds() -> float:
     return time.clock_gettime(_BOOT_CLOCK)
 
 
+_TOKENS_AT_ONCE = 64
+_TOKEN_LENGTH = 16  # characters: 12 bytes
+_tokens: list[str] = []
+
+
 def _token() -> str:
-    return secrets.token_urlsafe(12)
+    # Drawn in batches: each question to the system for chance lets another thread have the
+    # processor, and a step needs a token. Each list operation here is one, whatever threads do.
+    try:
+        return _tokens.pop()
+    except IndexError:
+        text = secrets.token_urlsafe(12 * (_TOKENS_AT_ONCE + 1))
+        drawn = [text[at : at + _TOKEN_LENGTH] for at in range(0, len(text), _TOKEN_LENGTH)]
+        token = drawn.pop()
+        _tokens.extend(drawn)
+        return token
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_tokens.clear)  # parent and child must never share one
 
 
 @dataclass(frozen=True)
