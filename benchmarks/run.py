@@ -10,6 +10,8 @@ import argparse
 import json
 
 import cost
+import dispatch
+import fanout
 import parked
 import queues
 import recovery
@@ -20,6 +22,8 @@ import steps_http
 
 BENCHMARKS = {
     ("cost", "sqlite"): cost.measure,  # its stores are its own
+    ("dispatch", "sqlite"): dispatch.measure,  # and at a server
+    ("fanout", "sqlite"): fanout.measure,
     ("parked", "sqlite"): parked.measure,  # its bucket is in memory
     ("queues", "sqlite"): queues.measure,  # and at a server
     ("recovery", "sqlite"): recovery.measure,

@@ -128,6 +128,12 @@ def resident_mb() -> float:
     return pages * resource.getpagesize() / 1048576
 
 
+def peak_mb() -> float:
+    """The most memory that this program has occupied so far."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
 async def each_run(shape: Shape, one: Callable[[int], Awaitable[object]]) -> None:
     """Do `one(number)` for every run, at most `at_once` at a time."""
     limiter = anyio.CapacityLimiter(shape.at_once)
