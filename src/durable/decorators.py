@@ -20,6 +20,7 @@ from durable.errors import InvalidDefinition, NotInWorkflow, UsageError
 from durable.protocol import durations, values
 from durable.protocol.names import check_id
 from durable.protocol.queues import Queue, check_priority
+from durable.protocol.records import Start
 from durable.protocol.retries import Duration, Retry
 from durable.protocol.schedules import Schedule
 from durable.protocol.singletons import Key, OnConflict
@@ -361,6 +362,7 @@ def workflow(
     lock_ttl: Duration | None = None,
     label: str = "",
     version: str = "",
+    pinned: bool = False,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -378,6 +380,7 @@ def workflow(
     lock_ttl: Duration | None = None,
     label: str = "",
     version: str = "",
+    pinned: bool = False,
 ) -> Any:
     """Make a function a workflow: a run of it survives the death of any process.
 
@@ -405,7 +408,10 @@ def workflow(
         lock_ttl: after so long others may go on although the run is not over.
         label: only workers that have it run this: `durable worker --label gpu`.
         version: recorded when a run starts, shown, and told by `current().version`. Runs of other
-            versions go on with this code, call by call, as far as it fits their record.
+            versions go on with this code, call by call, as far as it fits their record. Several
+            versions of one name may be defined: each goes on with its own runs, the one defined
+            last also with those of versions that are not here.
+        pinned: runs of this version are for workers that have it, and for no others.
 
     Raises:
         InvalidDefinition: the function cannot be a workflow, or a type cannot be stored.
@@ -418,12 +424,17 @@ def workflow(
             **_describe(fn, name, "workflow"), queue=in_queue, limits=limits,
             timeout=_limit(timeout),
             schedule=schedule, events=dict(events or {}), singleton=alone, label=label,
-            cleanup_timeout=durations.seconds(cleanup_timeout), version=version,
+            cleanup_timeout=durations.seconds(cleanup_timeout), version=version, pinned=pinned,
         )  # fmt: skip
         _check_schedule(definition)
         for event, kind in definition.events.items():
             check_id(event, what="name of an event")
             values.check_annotation(kind, f"event {event!r} of workflow {definition.name}")
+        if pinned and not version:
+            raise InvalidDefinition(
+                f"workflow {definition.name} is pinned to no version", hint='add version="..."'
+            )
+        definition = _beside_others(definition)
         _register(definition)
         return AsyncWorkflow(definition) if definition.is_async else SyncWorkflow(definition)
 
@@ -433,6 +444,12 @@ def workflow(
 def workflows() -> dict[str, WorkflowDefinition]:
     """Every workflow decorated in this process, by name."""
     return {d.name: d for d in _registry.values() if isinstance(d, WorkflowDefinition)}
+
+
+def code_for(start: Start) -> WorkflowDefinition | None:
+    """The code of this process for a run: of its own version, else that which is defined last."""
+    known = workflows().get(start.workflow)
+    return None if known is None else known.for_runs_of(start.workflow_version)
 
 
 def steps() -> dict[str, StepDefinition]:
@@ -549,17 +566,38 @@ def _hints(fn: Callable[..., Any]) -> dict[str, object]:
         ) from e
 
 
+def _beside_others(definition: WorkflowDefinition) -> WorkflowDefinition:
+    """With the other versions of the workflow that are known."""
+    there = _registry.get((WorkflowDefinition, definition.name))
+    if not isinstance(there, WorkflowDefinition):
+        return definition
+    known = (dataclasses.replace(there, others=()), *there.others)
+    for other in known:
+        if other.version == definition.version:
+            _check_same(other, definition)
+    others = tuple(
+        other for other in known
+        if other.version != definition.version and not _same_source(other.fn, definition.fn)
+    )  # fmt: skip
+    return dataclasses.replace(definition, others=others)
+
+
 def _register(definition: Definition) -> None:
     key = (type(definition), definition.name)
     other = _registry.get(key)
-    if other is not None and not _same_source(other.fn, definition.fn):
+    if other is not None and not isinstance(definition, WorkflowDefinition):
+        _check_same(other, definition)
+    _registry[key] = definition
+
+
+def _check_same(other: Definition, definition: Definition) -> None:
+    if not _same_source(other.fn, definition.fn):
         kind = "workflows" if isinstance(definition, WorkflowDefinition) else "steps"
         raise InvalidDefinition(
             f"two {kind} are named {definition.name!r}: {_where(other.fn)} "
             f"and {_where(definition.fn)}",
             hint='give one of them another name: name="..."',
         )
-    _registry[key] = definition
 
 
 def _same_source(a: Callable[..., Any], b: Callable[..., Any]) -> bool:

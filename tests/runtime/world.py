@@ -16,6 +16,7 @@ from durable.decorators import WorkflowFunction, workflows
 from durable.protocol import names, records, values
 from durable.protocol.records import Start
 from durable.runtime import facts, flags, markers, starting
+from durable.runtime.definitions import Workflows
 from durable.runtime.identity import Options
 from durable.runtime.worker import Worker
 from durable.store import REMOTE_PACE, Store
@@ -109,6 +110,7 @@ class World:
         self,
         *,
         serves: Callable[[str], bool] | None = None,
+        code: Workflows | None = None,
         until_idle: bool = False,
         faults: Any = None,
         runtime_folder: Path | None = None,
@@ -124,7 +126,7 @@ class World:
         }
         worker = Worker(
             Store(backend, system=virtual_system(self._seed)),
-            known,
+            known if code is None else code,
             Options(
                 renew_in_thread=False,
                 label=f"w{self._seed}",
@@ -158,6 +160,7 @@ class World:
             created=now,
             deadline=definition.deadline(now),
             workflow_version=definition.version,
+            pinned=definition.pinned,
             lock=definition.lock(args, {}),
             limited=definition.is_limited,
             queue=definition.queue,

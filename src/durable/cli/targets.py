@@ -63,8 +63,9 @@ def load_all(targets: Iterable[str], folder: Path | None = None) -> dict[str, Wo
         if name:
             definitions = [_named(module, name, found).definition]
         else:
-            definitions = [w.definition for w in found.values()]
-            definitions += [d for d in workflows().values() if before.get(d.name) is not d]
+            known = workflows()
+            definitions = [known[name] for name in found]
+            definitions += [d for d in known.values() if before.get(d.name) is not d]
         if not definitions:
             raise UnknownWorkflow(f"{target} has no workflow", hint="decorate one with @workflow")
         served |= {d.name: d for d in definitions}

@@ -22,7 +22,7 @@ from durable.client.repair import Repair
 from durable.client.requests import Request
 from durable.client.schedules import Schedules
 from durable.configuration import code_version, settings
-from durable.decorators import WorkflowFunction, workflows
+from durable.decorators import WorkflowFunction, code_for, workflows
 from durable.errors import Conflict, StoreUnavailable, UsageError
 from durable.protocol import records
 from durable.protocol.records import Holder, LockRecord, Result
@@ -198,8 +198,7 @@ class Client(Coordination, Repair):
             NotFound: there is no run of that id.
         """
         start = await reading.read_start(self.store, id)
-        definition = workflows().get(start.workflow)
-        return Handle(self.store, id, start, definition)
+        return Handle(self.store, id, start, code_for(start))
 
     def list(
         self,

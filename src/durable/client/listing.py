@@ -119,7 +119,7 @@ class RunList:
                 continue
             workflow = stored.meta.get("workflow", "")
             status = damage(stored) or workers.status(
-                workflow, queue, stored.meta.get("holder", "")
+                workflow, queue, stored.meta.get("holder", ""), pin=stored.meta.get("pin", "")
             )
             instance = stored.meta.get("instance", "")
             started = _seconds(stored.meta.get("created", "")) or stored.created
@@ -141,7 +141,9 @@ class RunList:
         return [
             RunSummary(
                 pending.run, pending.workflow,
-                in_line(queue, pauses, workers.why_unserved(pending.workflow, queue)),
+                in_line(
+                    queue, pauses, workers.why_unserved(pending.workflow, queue, pin=_pin(pending))
+                ),
                 pending.instance, created,
             )
             for queue, pending, created in waiting
@@ -196,6 +198,10 @@ def _first_of_each(*listed: list[RunSummary]) -> list[RunSummary]:
 def queue_of(marker: str) -> str:
     """The queue in a marker's name."""
     return unquote(marker.split("/", 2)[1])
+
+
+def _pin(pending: Pending) -> str:
+    return "" if pending.request is None else pending.request.pin
 
 
 def _seconds(text: str) -> float:

@@ -29,8 +29,9 @@ async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
     async for stored in store.list("live/"):
         live += 1
         status = workers.status(
-            stored.meta.get("workflow", ""), queue_of(stored.name), stored.meta.get("holder", "")
-        )
+            stored.meta.get("workflow", ""), queue_of(stored.name), stored.meta.get("holder", ""),
+            pin=stored.meta.get("pin", ""),
+        )  # fmt: skip
         if status == "waiting" and status.reason:
             unserved[status.reason] += 1
     found = [

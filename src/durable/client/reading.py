@@ -223,7 +223,7 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
         holder = stored.meta.get("holder", "")
         workers = await Workers.read(store)
         return damage(stored) or workers.status(
-            start.workflow, start.queue, holder, label=start.label
+            start.workflow, start.queue, holder, label=start.label, pin=start.pin
         )
     hint = await flags.read(store, start.queue, run)
     if hint is not None and hint.instance == start.instance:
@@ -232,7 +232,9 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     if result is not None:
         return Status(result.status, singletons.ending(result))
     if await store.read(slots.pending_name(run, start)) is not None:
-        unserved = (await Workers.read(store)).why_unserved(start.workflow, start.queue)
+        unserved = (await Workers.read(store)).why_unserved(
+            start.workflow, start.queue, pin=start.pin
+        )
         return in_line(start.queue, await read_pauses(store), unserved)
     facts = await facts_of_runs.load(store, run)
     if facts is not None and facts.result is None:
@@ -379,18 +381,20 @@ class Workers:
                 )  # fmt: skip
         return cls(found)
 
-    def status(self, workflow: str, queue: str, holder: str, *, label: str = "") -> Status:
-        """Of a run that has a marker with that holder, and may need a label."""
+    def status(
+        self, workflow: str, queue: str, holder: str, *, label: str = "", pin: str = ""
+    ) -> Status:
+        """Of a run that has a marker with that holder, and may need a label or a version."""
+        unserved = self.why_unserved(workflow, queue, label=label, pin=pin)
         if not holder:
-            return Status("waiting", self.why_unserved(workflow, queue, label=label))
+            return Status("waiting", unserved)
         held_by = self.found.get(holder)
         if held_by is not None and held_by.state == "alive":
             return Status("running")
         died = f"its worker {held_by.label or holder} is gone" if held_by else "its worker is gone"
-        unserved = self.why_unserved(workflow, queue)
         return Status("waiting", f"{died}; {unserved or 'the next one to look takes it over'}")
 
-    def why_unserved(self, workflow: str, queue: str, *, label: str = "") -> str:
+    def why_unserved(self, workflow: str, queue: str, *, label: str = "", pin: str = "") -> str:
         """Why nobody takes it; empty if somebody will."""
         alive = [w for w in self.found.values() if w.state == "alive" and w.queues]
         if not alive:
@@ -401,4 +405,6 @@ class Workers:
         if not any(workflow in w.workflows for w in here):
             needs = f", or has the label {label!r} that it needs" if label else ""
             return f"no live worker knows workflow {workflow!r}{needs}"
+        if pin and not any(names.of_version(workflow, pin) in w.workflows for w in here):
+            return f"no live worker has version {pin!r} of workflow {workflow!r}, which it needs"
         return ""

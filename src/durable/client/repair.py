@@ -10,7 +10,7 @@ import msgspec
 from durable.client import instances, offspring, reading
 from durable.client.handles import Handle
 from durable.client.replaying import Replay, compare
-from durable.decorators import WorkflowFunction, workflows
+from durable.decorators import WorkflowFunction, code_for
 from durable.errors import Conflict, LeaseTaken, UnknownWorkflow, UsageError
 from durable.protocol import instances as rules
 from durable.protocol import names, records, values
@@ -199,7 +199,7 @@ class Repair:
             UnknownWorkflow: this process has no such workflow.
         """
         facts = await reading.load(self.store, id)
-        known = workflows().get(facts.start.workflow)
+        known = code_for(facts.start)
         definition = known if workflow is None else workflow.definition
         if definition is None:
             raise UnknownWorkflow(
@@ -267,8 +267,7 @@ def _check_failed(id: str, facts: Facts) -> None:
 
 
 def _handle(store: Store, run: str, start: Start) -> Handle[Any]:
-    definition = workflows().get(start.workflow)
-    return Handle(store, run, start, definition)
+    return Handle(store, run, start, code_for(start))
 
 
 def _taken(run: str) -> Conflict:

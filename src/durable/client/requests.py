@@ -53,7 +53,7 @@ def build(
     start = Start(
         workflow=definition.name, input=msgspec.Raw(encoded), instance=random_id(system),
         nonce=system.token(), queue=definition.queue, version=version,
-        workflow_version=definition.version,
+        workflow_version=definition.version, pinned=definition.pinned,
         tags=_checked_tags(workflow.tags), created=now, deadline=definition.deadline(now),
         lock=definition.lock(args, kwargs), priority=workflow.priority,
         limited=definition.is_limited, label=definition.label,

@@ -305,6 +305,11 @@ def presence(worker_id: str) -> str:
     return f"{PRESENCE}{worker_id}"
 
 
+def of_version(workflow: str, version: str) -> str:
+    """One version of a workflow, as workers show what they serve."""
+    return f"{workflow}@{version}"
+
+
 def queue_bell(queue: str) -> str:
     return f"bells/queue-{encode_part(queue)}"
 

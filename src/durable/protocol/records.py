@@ -64,7 +64,13 @@ class Start(msgspec.Struct, omit_defaults=True):
     priority: int = 0  # in its queue; lower goes first
     label: str = ""  # that a worker must have to run it
     workflow_version: str = ""  # `@workflow(version=)`
+    pinned: bool = False  # only workers that have that version may run it
     origin: Origin | None = None  # of the records that were kept from an earlier instance
+
+    @property
+    def pin(self) -> str:
+        """The version that a worker must have; empty: any will do."""
+        return self.workflow_version if self.pinned else ""
 
     def first(self) -> Origin:
         """The instance in which the record began; this one unless records were kept."""
@@ -327,6 +333,7 @@ class Marker(msgspec.Struct, omit_defaults=True):
     timer: str = ""
     timer_generation: int = 0
     slot: int = -1  # of a limited queue: where its slot is to be found
+    pin: str = ""  # the version that a worker must have
 
 
 class Timer(msgspec.Struct, omit_defaults=True):
@@ -346,6 +353,7 @@ class Timer(msgspec.Struct, omit_defaults=True):
     version: str = ""
     created: float = 0.0  # of the run
     waits_for: str = ""
+    pin: str = ""  # as in the marker
 
 
 class Lease(msgspec.Struct, omit_defaults=True):
@@ -400,6 +408,7 @@ class Attention(msgspec.Struct, omit_defaults=True):
     recorded: str = ""
     asked: str = ""
     tried: list[str] = []
+    pin: str = ""  # the version that a worker must have
 
 
 class History(msgspec.Struct, omit_defaults=True):
@@ -531,6 +540,7 @@ class ScheduleRecord(msgspec.Struct, omit_defaults=True):
     cancelling: float = 0.0
     timeout: float | None = None  # of a run, in seconds from its start
     workflow_version: str = ""
+    pinned: bool = False
     lock: LockRequest | None = None  # of each run
     limited: bool = False  # whether each needs a slot of its queue
     priority: int = 0

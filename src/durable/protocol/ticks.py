@@ -154,7 +154,7 @@ def declared(
     new = msgspec.structs.replace(
         there, workflow=asked.workflow, input=asked.input, schedule=asked.schedule,
         queue=asked.queue, tags=asked.tags, timeout=asked.timeout, lock=asked.lock,
-        by=asked.by, workflow_version=asked.workflow_version,
+        by=asked.by, workflow_version=asked.workflow_version, pinned=asked.pinned,
         limited=asked.limited, priority=asked.priority,
         through=max(through, there.through),
     )  # fmt: skip

@@ -201,8 +201,8 @@ class Children:
             workflow=definition.name, input=call.input, queue=definition.queue,
             instance=starting.random_id(around.system), nonce=around.system.token(),
             tags=dict(call.tags), created=now, deadline=definition.deadline(now),
-            workflow_version=definition.version, parent=parent, lock=call.lock,
-            limited=definition.is_limited, priority=call.priority,
+            workflow_version=definition.version, pinned=definition.pinned, parent=parent,
+            lock=call.lock, limited=definition.is_limited, priority=call.priority,
         )  # fmt: skip
         try:
             written = await around.launch(around.store, call.run, start)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from durable.protocol import names
 from durable.protocol.queues import Queue
 from durable.protocol.records import NEVER, LockRequest
 from durable.protocol.retries import Retry
@@ -69,6 +70,8 @@ class WorkflowDefinition(Definition):
     Attributes:
         timeout: seconds from a run's start until it fails unless it is over; None: never.
         version: of the code, for those who tell runs apart by it.
+        pinned: its runs are for workers that have this version alone.
+        others: the other versions of the workflow that are registered, the newest first.
         schedule: by which workers start it themselves.
         singleton: whose runs go on one at a time.
         limits: of its queue, if the code gives it any.
@@ -81,6 +84,8 @@ class WorkflowDefinition(Definition):
     queue: str = "default"
     timeout: float | None = None
     version: str = ""
+    pinned: bool = False
+    others: tuple[WorkflowDefinition, ...] = ()
     schedule: Schedule | None = None
     singleton: Singleton | None = None
     limits: Queue | None = None
@@ -91,6 +96,17 @@ class WorkflowDefinition(Definition):
     def deadline(self, started: float) -> float:
         """The deadline of a run that starts then; 0: none. Stored once, in `start`."""
         return NEVER if self.timeout is None else started + self.timeout
+
+    def for_runs_of(self, version: str, *, pinned: bool = False) -> WorkflowDefinition | None:
+        """The code for a run that was started by that version: its own where that is here.
+
+        Args:
+            pinned: no other will do; None if it is not here.
+        """
+        for known in (self, *self.others):
+            if known.version == version:
+                return known
+        return None if pinned else self
 
     @property
     def is_limited(self) -> bool:
@@ -103,6 +119,27 @@ class WorkflowDefinition(Definition):
 
 
 Workflows = Mapping[str, WorkflowDefinition]
+"""By name. Of several versions the one defined last, which has the others."""
+
+
+def serves(workflows: Workflows, workflow: str, pin: str = "") -> bool:
+    """Whether there is code for runs of this workflow.
+
+    Args:
+        pin: the version that the run is pinned to, if it is.
+    """
+    known = workflows.get(workflow)
+    return known is not None and (not pin or known.for_runs_of(pin, pinned=True) is not None)
+
+
+def shown(workflows: Workflows) -> list[str]:
+    """What these serve, as workers show it: each workflow, and each version that there is."""
+    found = set(workflows)
+    for name, newest in workflows.items():
+        versions = {d.version for d in (newest, *newest.others)} - {""}
+        found |= {names.of_version(name, version) for version in versions}
+    return sorted(found)
+
 
 undoable: dict[str, StepDefinition] = {}
 """The steps of this process that have an undo action, by name: undoing starts from records."""

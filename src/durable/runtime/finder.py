@@ -170,7 +170,7 @@ class Finder:
                     continue
                 found.live.add(run)
                 workflow = stored.meta.get("workflow", "")
-                if not self._holdings.serves(workflow):
+                if not self._holdings.serves(workflow, stored.meta.get("pin", "")):
                     continue  # never take what cannot be run
                 if not holder and self._lines.is_paused(queue, workflow):
                     continue

@@ -127,6 +127,7 @@ def asked_for(
         name=ticks.check_name(name), workflow=definition.name, input=msgspec.Raw(encoded),
         schedule=schedule, nonce="", queue=definition.queue, tags=dict(tags), by=by,
         timeout=definition.timeout, workflow_version=definition.version,
+        pinned=definition.pinned,
         lock=definition.lock(*call), limited=definition.is_limited, priority=priority,
     )  # fmt: skip
 
@@ -167,7 +168,7 @@ async def start_tick(store: Store, record: ScheduleRecord, tick: float, version:
         workflow=record.workflow, input=record.input, nonce=token(), queue=record.queue,
         instance=starting.random_id(store.system), version=version,
         tags={**record.tags, TAG: record.name}, created=now, tick=tick,
-        workflow_version=record.workflow_version, lock=record.lock,
+        workflow_version=record.workflow_version, pinned=record.pinned, lock=record.lock,
         limited=record.limited, priority=record.priority,
         deadline=0.0 if record.timeout is None else now + record.timeout,
     )  # fmt: skip

@@ -44,7 +44,7 @@ async def flag(
         run=marker.run, instance=marker.instance, workflow=marker.workflow,
         reason=attention.reason, message=attention.message, nonce=token, time=now,
         hint=attention.hint, path=attention.path, recorded=attention.recorded,
-        asked=attention.asked, tried=[version],
+        asked=attention.asked, tried=[version], pin=marker.pin,
     )  # fmt: skip
     name = names.attention(marker.queue, marker.run)
     written: Written | Refused = await store.create(name, records.encode(hint), nonce=token)
@@ -69,7 +69,7 @@ async def wake_flagged(
     queue: str,
     *,
     version: str,
-    serves: Callable[[str], bool],
+    serves: Callable[[str, str], bool],
     live: Container[str],
     token: Callable[[], str],
 ) -> int:
@@ -84,7 +84,7 @@ async def wake_flagged(
         hint = await record(store, stored, _decoder)
         if hint is None or hint.run in live:
             continue
-        if version in hint.tried or not serves(hint.workflow):
+        if version in hint.tried or not serves(hint.workflow, hint.pin):
             continue
         try:
             start = await read_start(store, hint.run)

@@ -14,7 +14,7 @@ from durable.protocol.records import Marker, Start
 from durable.runtime import markers, starting
 from durable.runtime.branches import gather_in
 from durable.runtime.closing import Stopped
-from durable.runtime.definitions import Workflows
+from durable.runtime.definitions import Workflows, serves
 from durable.runtime.identity import Identity, Options
 from durable.runtime.lines import Lines
 from durable.runtime.markers import Held
@@ -101,9 +101,9 @@ class Holdings:
 
     # -- room -------------------------------------------------------------------------------------
 
-    def serves(self, workflow: str) -> bool:
-        """Whether the code of this workflow is here."""
-        return workflow in self._workflows
+    def serves(self, workflow: str, pin: str = "") -> bool:
+        """Whether the code of this workflow is here, and of the version that the run needs."""
+        return serves(self._workflows, workflow, pin)
 
     def has(self, run: str) -> bool:
         """Whether this run is carried here, or about to be."""
@@ -154,7 +154,7 @@ class Holdings:
             run is None
             or self.has(run)
             or not self.room
-            or not self.serves(stored.meta.get("workflow", ""))
+            or not self.serves(stored.meta.get("workflow", ""), stored.meta.get("pin", ""))
         ):
             return False
         identity = await self._lease(run)
@@ -214,7 +214,7 @@ class Holdings:
 
     async def _launch(self, store: Store, run: str, start: Start) -> Written | Refused:
         """Start a child's run: here, if this worker looks into no queue and must carry it."""
-        if self._options.queues or not self.serves(start.workflow):
+        if self._options.queues or not self.serves(start.workflow, start.pin):
             return await starting.start(store, run, start)
         if self.room:
             return await self.start_here(run, start)

@@ -66,6 +66,7 @@ def for_start(run: str, start: Start, *, holder: str = "", owner: str = "") -> M
         holder=holder,
         owner=owner,
         request=start,
+        pin=start.pin,
     )
 
 
@@ -239,6 +240,8 @@ def _meta(marker: Marker) -> dict[str, str]:
         "instance": marker.instance,
         "created": repr(marker.created),
     }
+    if marker.pin:
+        meta["pin"] = marker.pin
     if marker.holder:
         meta |= {"holder": marker.holder, "owner": marker.owner}
     return meta

@@ -16,7 +16,7 @@ import msgspec
 from durable.errors import StoreError
 from durable.protocol import names, records
 from durable.protocol.records import Presence
-from durable.runtime.definitions import Workflows
+from durable.runtime.definitions import Workflows, shown
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Options
 from durable.runtime.reading import record
@@ -46,12 +46,12 @@ class Peers:
     async def show(self) -> None:
         """Write what this worker serves, and whether it has room."""
         token, worker = self._store.system.token(), self._holdings.identity.id
-        shown = Presence(
+        presence = Presence(
             worker=worker, nonce=token, label=self._options.label,
-            queues=list(self._options.queues), workflows=sorted(self._workflows),
+            queues=list(self._options.queues), workflows=shown(self._workflows),
             runs=len(self._holdings.runners), full=not self._holdings.room,
         )  # fmt: skip
-        name, body = names.presence(worker), records.encode(shown)
+        name, body = names.presence(worker), records.encode(presence)
         if self._shown:
             written = await self._store.replace(name, self._shown, body, nonce=token)
         else:
@@ -77,13 +77,13 @@ class Peers:
 
     async def _read(self) -> None:
         """Those with room that serve whatever we serve: between them nothing is left out."""
-        served = self._workflows.keys()
+        served = set(shown(self._workflows))
         others = []
         async for stored in self._store.list(names.PRESENCE):
             if self._store.now() - stored.updated > COUNTED:
                 continue
-            shown = await record(self._store, stored, _decoder)  # many workflows make it large
-            if shown is not None and not shown.full and served <= set(shown.workflows):
-                others.append(shown)
+            other = await record(self._store, stored, _decoder)  # many workflows make it large
+            if other is not None and not other.full and served <= set(other.workflows):
+                others.append(other)
         self._others = others
         self._read_at = self._store.system.boot()

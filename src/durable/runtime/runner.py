@@ -150,10 +150,16 @@ class Runner:
             failure = failures.from_exception(RunCancelled(message(self.run, facts.cancel)))
             ended = Turned(failure, cancelled=True)
             return await self._finish(facts, await self._record(facts, _of_turned(ended)))
-        definition = self.workflows.get(facts.start.workflow)
+        definition = self._code_for(facts.start)
         if definition is None or self._is_leaving():
             return await self._give_back()
         return await self._admit(facts, definition)
+
+    def _code_for(self, start: Start) -> WorkflowDefinition | None:
+        known = self.workflows.get(start.workflow)
+        if known is None:
+            return None
+        return known.for_runs_of(start.workflow_version, pinned=start.pinned)
 
     async def _admit(self, facts: Facts, definition: WorkflowDefinition) -> bool:
         try:

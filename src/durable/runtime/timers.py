@@ -37,7 +37,7 @@ async def put(store: Store, marker: Marker, instance: str, parked: Parked) -> No
     hint = Timer(
         run=marker.run, instance=instance, workflow=marker.workflow, queue=marker.queue,
         nonce=store.system.token(), path=parked.path, due=parked.due, version=marker.version,
-        created=marker.created, waits_for=parked.why,
+        created=marker.created, waits_for=parked.why, pin=marker.pin,
     )  # fmt: skip
     name = name_of(marker.run, instance, parked.path, parked.due)
     body = records.encode(hint)
@@ -124,7 +124,7 @@ async def promote(store: Store, stored: Stored) -> bool:
     marker = Marker(
         run=hint.run, instance=hint.instance, workflow=hint.workflow, nonce=store.system.token(),
         queue=hint.queue, version=hint.version, why="wake", created=hint.created,
-        timer=stored.name, timer_generation=stored.generation,
+        timer=stored.name, timer_generation=stored.generation, pin=hint.pin,
     )  # fmt: skip
     woken = isinstance(await markers.create(store, marker), Written)
     if woken:

@@ -1,0 +1,139 @@
+"""Several versions of a workflow side by side, and runs that are pinned to theirs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import anyio
+import pytest
+
+from durable import current, sleep
+from durable.client import Client
+from durable.client.load import look_at_load
+from durable.decorators import step, workflow, workflows
+from durable.errors import InvalidDefinition
+from durable.runtime.definitions import WorkflowDefinition, shown
+from tests.runtime.clocks import BACKENDS, virtual
+from tests.runtime.world import world
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return virtual(request.param)
+
+
+@step(name="versions-test note")
+async def note(what: str) -> str:
+    return what
+
+
+@workflow(name="versions-test billing", version="1")
+async def billing_1() -> list[str]:
+    return [await note("old"), current().version]
+
+
+@workflow(name="versions-test billing", version="2")
+async def billing_2() -> list[str]:
+    return [await note("new"), current().version]
+
+
+@workflow(name="versions-test report", version="1", pinned=True)
+async def report_1() -> str:
+    await sleep(60)
+    return await note("old report")
+
+
+@workflow(name="versions-test report", version="2", pinned=True)
+async def report_2() -> str:
+    await sleep(60)
+    return await note("new report")
+
+
+def alone(definition: WorkflowDefinition) -> dict[str, WorkflowDefinition]:
+    """What a worker serves that was deployed with this version only."""
+    return {definition.name: dataclasses.replace(definition, others=())}
+
+
+async def test_each_version_goes_on_with_its_own_runs() -> None:
+    """One worker has both; the version that a run was started by decides which code it gets."""
+    async with world() as w:
+        await w.process()
+        await w.start("one", billing_1)
+        await w.start("two", billing_2)
+
+        assert await w.result("one") == ["old", "1"]
+        assert await w.result("two") == ["new", "2"]
+
+
+async def test_a_run_that_is_not_pinned_goes_on_with_what_there_is() -> None:
+    """Its version is not here: the code that is takes it, call by call."""
+    async with world() as w:
+        await w.process(code=alone(billing_2.definition))
+        await w.start("one", billing_1)
+
+        assert await w.result("one") == ["new", "1"]
+
+
+async def test_a_pinned_run_waits_for_its_version() -> None:
+    """No other version takes it, not after a sleep either; list and doctor say what it needs."""
+    needs = "no live worker has version '1' of workflow 'versions-test report', which it needs"
+    async with world() as w:
+        first = await w.process(code=alone(report_1.definition))
+        await w.start("r", report_1)
+        await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
+        first.worker.stop()
+        await first.gone.wait()
+        await w.process(code=alone(report_2.definition))
+        await anyio.sleep(300)
+
+        client = Client(w.store)
+        listed = [run async for run in client.list(workflow="versions-test report")]
+        assert [(run.status, run.status.reason) for run in listed] == [("waiting", needs)]
+        assert (await (await client.get("r")).status()).reason == needs
+        found = await look_at_load(w.store, billed=False)
+        assert [f.found for f in found] == [f"1 runs wait: {needs}"]
+
+        await w.process(code=alone(report_1.definition))
+        assert await w.result("r") == "old report"
+
+
+async def test_a_pinned_run_that_was_never_taken_waits_too() -> None:
+    """Its marker says which version it is for; a worker that has both takes it."""
+    async with world() as w:
+        await w.process(code=alone(report_2.definition))
+        await w.start("r", report_1)
+        await anyio.sleep(150)
+        assert not [name for name in w.hints("runs/r/") if not name.endswith("/start")]
+
+        await w.process()
+        assert await w.result("r") == "old report"
+
+
+def test_the_version_defined_last_is_the_workflow() -> None:
+    """It has the others beside it, and workers show them all."""
+    newest = workflows()["versions-test billing"]
+
+    assert newest.version == "2"
+    assert [other.version for other in newest.others] == ["1"]
+    assert shown({newest.name: newest}) == [
+        "versions-test billing", "versions-test billing@1", "versions-test billing@2",
+    ]  # fmt: skip
+
+
+def test_one_version_is_defined_once() -> None:
+    """Two functions of one name and version are told apart by nobody."""
+    with pytest.raises(InvalidDefinition, match="two workflows are named"):
+
+        @workflow(name="versions-test billing", version="1")
+        async def again() -> None: ...
+
+
+def test_pinning_needs_a_version() -> None:
+    """There is nothing to be pinned to."""
+    with pytest.raises(InvalidDefinition, match="pinned to no version"):
+
+        @workflow(name="versions-test loose", pinned=True)
+        async def loose() -> None: ...
