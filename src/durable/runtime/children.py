@@ -32,7 +32,7 @@ from durable.protocol import digests, failures, names, values
 from durable.protocol.records import Cancel, Parent, Result, Start, Step
 from durable.runtime import asking, markers, starting
 from durable.runtime.calls import Call
-from durable.runtime.closing import Attention, Stopped
+from durable.runtime.closing import Stopped, corrupt
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.facts import CorruptFact, decode_result, decode_start, read_start
 from durable.runtime.parking import Parking
@@ -309,7 +309,7 @@ class Children:
         """The store refuses, or holds a stranger's object: the run cannot go on here."""
         gate, run = self.performer.gate, self.performer.run_id
         if isinstance(error, CorruptFact):
-            gate.close(Attention("corrupt", f"run {run!r}: {error}"))
+            gate.close(corrupt(f"run {run!r}: {error}"))
         else:
             gate.close(Stopped("store", error=error))
         return await gate.refusal()

@@ -29,10 +29,16 @@ class Attention:
 
     reason: str
     message: str
-    hint: str = ""
+    hint: str
     path: str = ""
     recorded: str = ""
     asked: str = ""
+
+
+def corrupt(said: str, path: str = "") -> Attention:
+    """What to do about an object of the run that is damaged, or somebody else's."""
+    hint = "look at the object in the store; remove it if it does not belong there"
+    return Attention("corrupt", said, hint, path)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ from durable.protocol.records import Step, Wait
 from durable.runtime.calls import Call
 from durable.runtime.closing import Attention
 
+MISFIT_HINT = "give the new field a default, or bring back the old annotation"
+SHOWN_MAX = 200  # characters of a recorded value
+
 
 def drift(run_id: str, call: Call[Any], step: Step | Wait | None) -> Attention | None:
     """What to say if another call, or this one with other arguments, is recorded in its place.
@@ -64,6 +67,15 @@ def undecodable(run_id: str, call: Call[Any], step: Step, error: values.Undecoda
         "undecodable",
         f"run {run_id!r} recorded a value for {call.path!r} that does not fit the return "
         f"annotation of {step.name!r}: {error}",
-        hint="give the new field a default, or bring back the old annotation",
+        hint=MISFIT_HINT,
         path=call.path,
+        recorded=_shown(step.value),
+        asked=str(getattr(call.returns, "__qualname__", call.returns)),
     )
+
+
+def _shown(value: msgspec.Raw | msgspec.UnsetType) -> str:
+    if isinstance(value, msgspec.UnsetType):
+        return ""
+    text = bytes(value).decode()
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."

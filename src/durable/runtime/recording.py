@@ -19,7 +19,7 @@ from durable.protocol.failures import Failure
 from durable.protocol.records import Attempt, Begin, Outcome, Slept, Step, Take, Undo, Wait
 from durable.runtime.calls import Call
 from durable.runtime.cancellations import Cancellations
-from durable.runtime.closing import Attention, LateRecord, Stopped
+from durable.runtime.closing import LateRecord, Stopped, corrupt
 from durable.runtime.facts import CorruptFact, decode_undo, decode_wait
 from durable.runtime.gate import Gate
 from durable.runtime.ownership import Ownership
@@ -220,7 +220,7 @@ class Recorder:
             try:
                 return decode_wait(written.current)
             except CorruptFact as e:
-                self.gate.close(Attention("corrupt", f"run {owner.run_id!r}: {e}", path=wait.path))
+                self.gate.close(corrupt(f"run {owner.run_id!r}: {e}", wait.path))
                 raise await self.gate.refusal() from e
         return wait
 
@@ -239,7 +239,7 @@ class Recorder:
             try:
                 there = decode_undo(written.current)
             except CorruptFact as e:
-                self.gate.close(Attention("corrupt", f"run {owner.run_id!r}: {e}", path=undo.path))
+                self.gate.close(corrupt(f"run {owner.run_id!r}: {e}", undo.path))
             else:
                 undo.epoch, undo.n = there.epoch, there.n
 

@@ -17,11 +17,11 @@ from durable.protocol.journal import Journal, seen, suspicion
 from durable.protocol.queues import SLOT_PATH
 from durable.protocol.records import Cancel, Epoch, History, Result, Start, Status, Wait
 from durable.protocol.singletons import ending
-from durable.runtime import admission, markers, singletons, timers, undoing
+from durable.runtime import admission, fit, markers, singletons, timers, undoing
 from durable.runtime.admission import Admission, Admitted, Place, Queued, Turned
 from durable.runtime.cancelling import message
 from durable.runtime.children import cancel_open, cancel_orphan, owned_in, unsure_in, wake_parent
-from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped
+from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped, corrupt
 from durable.runtime.definitions import WorkflowDefinition, Workflows
 from durable.runtime.execution import Execution
 from durable.runtime.facts import CorruptFact, Facts, decode_result, load
@@ -130,9 +130,7 @@ class Runner:
         try:
             facts = await self._facts()
         except CorruptFact as e:
-            return await self._park(
-                None, Attention("corrupt", f"run {self.run!r}: {e}", hint=_CORRUPT_HINT)
-            )
+            return await self._park(None, corrupt(f"run {self.run!r}: {e}"))
         if facts.start.tombstone:  # purged: what a late wake has left is cleared away
             if self.held.marker.timer:
                 self._drop(self.held.marker.timer)
@@ -167,7 +165,7 @@ class Runner:
                 self.around.store, self.run, facts, self.lines, self.held.marker.slot
             ).ask()
         except CorruptFact as e:
-            return await self._park(facts, Attention("corrupt", str(e), hint=_CORRUPT_HINT))
+            return await self._park(facts, corrupt(str(e)))
         match answer:
             case Turned() as turned:
                 return await self._finish(facts, await self._record(facts, _of_turned(turned)))
@@ -215,7 +213,7 @@ class Runner:
                 later = {n: e for n, e in journal.epochs.items() if e.time >= facts.cancel.time}
                 deaths = suspicion(later, facts.recorded_epochs()).solitary_deaths
             if deaths >= SOLITARY_DEATHS_MAX:
-                return Attention("crash-loop", _crash_loop(self.run, deaths))
+                return _crash_loop(self.run, deaths)
             if doubt.alone:
                 alone = True
                 if not await self.solitude.wait_alone(self.run, self._is_leaving):
@@ -237,7 +235,9 @@ class Runner:
             args, kwargs = self._arguments(facts, definition)
         except values.Undecodable as e:
             said = f"the input of run {self.run!r} does not fit {definition.name!r}: {e}"
-            return await self._stuck(facts, facts.cancel, Attention("undecodable", said))
+            return await self._stuck(
+                facts, facts.cancel, Attention("undecodable", said, fit.MISFIT_HINT)
+            )
         journal = facts.journal()
         epoch = await self._epoch(facts, journal)
         if isinstance(epoch, Attention):
@@ -518,9 +518,6 @@ class Runner:
         return self.around.system.token()
 
 
-_CORRUPT_HINT = "look at the object in the store; remove it if it does not belong there"
-
-
 def _of_finished(finished: Finished, epoch: int) -> Result:
     ended: Status = "completed" if finished.failure is None else "failed"
     return Result(
@@ -537,8 +534,11 @@ def _of_turned(turned: Turned) -> Result:
     )  # fmt: skip
 
 
-def _crash_loop(run: str, deaths: int) -> str:
-    return (
+def _crash_loop(run: str, deaths: int) -> Attention:
+    return Attention(
+        "crash-loop",
         f"run {run!r} was alone in {deaths} processes that died without recording anything: "
-        "one of its steps probably kills its process"
+        "one of its steps probably kills its process",
+        hint="look at the logs of its last workers; mend the step and deploy, or `durable retry` "
+        "the run where there is more memory",
     )
