@@ -131,6 +131,11 @@ async def test_queued_runs_of_clients_go_on_without_a_worker(store: Store) -> No
         with anyio.move_on_after(0.3):
             await event("b inside").wait()
         assert not event("b inside").is_set()
+        async with Client(store) as client:
+            with anyio.fail_after(20):
+                while (status := await (await client.get("b")).status()) != "parked":
+                    await anyio.sleep(0.05)
+            assert status.reason == "for lock 'one', which run 'a' holds"
         event("a open").set()
         event("b open").set()
 

@@ -179,7 +179,7 @@ def lock_wait(facts: Facts) -> Wait | None:
 
 def _parked(held: LockRecord, wait: Wait) -> Parked:
     ends = min(singletons.expires(held), math.inf if wait.due is None else wait.due)
-    why = f"lock {held.key!r}, which run {held.run!r} holds"
+    why = f"for lock {held.key!r}, which run {held.run!r} holds"
     return Parked(LOCK_PATH, None if ends == math.inf else ends, why)
 
 
