@@ -449,8 +449,8 @@ def a_start_is_one_write_and_no_marker_is_repeated() -> Iterator[None]:
 def only_the_first_page() -> Iterator[None]:
     true = Store.page
 
-    async def page(self: Store, prefix: str, token: str | None = None) -> Page:
-        return Page((await true(self, prefix, token)).items, None)
+    async def page(self: Store, prefix: str, token: str | None = None, *within: Any) -> Page:
+        return Page((await true(self, prefix, token, *within)).items, None)
 
     with replaced(Store, "page", page):
         yield
@@ -461,11 +461,11 @@ def a_cache_of_lists() -> Iterator[None]:
     true = Store.page
     kept: dict[tuple[int, str], Page] = {}
 
-    async def page(self: Store, prefix: str, token: str | None = None) -> Page:
+    async def page(self: Store, prefix: str, token: str | None = None, *within: Any) -> Page:
         key = (id(self.backend), prefix)
         if token is None and prefix.startswith("runs/") and key in kept:
             return kept.pop(key)
-        kept[key] = await true(self, prefix, token)
+        kept[key] = await true(self, prefix, token, *within)
         return kept[key]
 
     with replaced(Store, "page", page):
@@ -542,13 +542,9 @@ def at_most_once_is_forgotten() -> Iterator[None]:
 
 @bug
 def a_lock_is_always_free() -> Iterator[None]:
-    import durable.runtime.singletons as module
+    import durable.protocol.singletons as module
 
-    async def is_free(store: Store, lock: Any) -> bool:
-        await anyio.lowlevel.checkpoint()
-        return True
-
-    with replaced(module, "_is_free", is_free):
+    with replaced(module, "is_free", lambda lock, now, *, over: True):
         yield
 
 

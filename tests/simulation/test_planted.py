@@ -36,3 +36,10 @@ def test_planted_bugs_are_found(name: str) -> None:
 def test_quick_bugs_exist() -> None:
     """The list above names planted bugs."""
     assert set(QUICK) <= set(BUGS)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_each_bug_can_be_planted(name: str) -> None:
+    """What a planted bug changes is there to be changed."""
+    with BUGS[name]():
+        pass
