@@ -332,3 +332,48 @@ def test_a_retried_singleton_waits_for_its_lock_anew(backend: str) -> None:
             assert await w.result("r") == "x"
 
     run(backend, main)
+
+
+def test_a_skipped_wait_has_one_outcome(backend: str) -> None:
+    """What a person gives it competes with its event for the same place: one of them counts."""
+
+    @a_workflow
+    async def flow() -> list[str]:
+        first = await wait_event("go", str)
+        await _does("then")
+        return [first, await wait_event("go", str)]
+
+    async def main() -> None:
+        async with world() as w:
+            await w.process()
+            await w.start("r", flow)
+            await w.until(lambda: bool(w.hints("runs/r/")[1:]))
+
+            await _Repair(w.store).skip("r", "event-go.1", "by hand")
+            await (await _handle(w, "r")).send("go", "sent")
+
+            assert await w.result("r") == ["by hand", "sent"]
+            outcomes = (await w.facts("r")).outcomes()
+            assert len(outcomes) == len({step.path for step in outcomes})
+
+    run(backend, main)
+
+
+def test_a_skipped_wait_goes_on_where_it_stands(backend: str) -> None:
+    """Also if nothing else ever happens to the run."""
+
+    @a_workflow
+    async def flow() -> str:
+        return await wait_event("go", str)
+
+    async def main() -> None:
+        async with world() as w:
+            await w.process()
+            await w.start("r", flow)
+            await anyio.sleep(3)
+
+            await _Repair(w.store).skip("r", "event-go.1", "by hand")
+
+            assert await w.result("r") == "by hand"
+
+    run(backend, main)

@@ -16,7 +16,7 @@ from durable.client import offspring, reading
 from durable.errors import Conflict, NotFound
 from durable.protocol import moments, names, records
 from durable.protocol.records import History, Start
-from durable.runtime import flags, singletons, timers
+from durable.runtime import flags, markers, singletons, timers
 from durable.runtime.admission import lock_wait
 from durable.runtime.branches import map_in
 from durable.runtime.children import wake_parent
@@ -33,7 +33,7 @@ async def purge(store: Store, run: str, *, force: bool = False) -> int:
     """Remove everything that is recorded of a run; the id is free again.
 
     Args:
-        force: also if the run is not over. Whoever executes it notices at its next look.
+        force: also if the run is not over. It is taken from the worker that executes it.
 
     Returns:
         How many objects were removed.
@@ -113,6 +113,7 @@ async def _settle(store: Store, run: str, start: Start) -> None:
 
     Its folder is still there: it tells which children it had and what it waited for.
     """
+    await markers.take_away(store, start.queue, run)  # whoever has it next finds the tombstone
     await flags.unflag(store, start.queue, run)
     try:
         facts = await load(store, run) or Facts(start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from durable.decorators import WorkflowFunction, code_for
 from durable.errors import Conflict, LeaseTaken, UnknownWorkflow, UsageError
 from durable.protocol import instances as rules
 from durable.protocol import names, records, values
-from durable.protocol.records import Result, Start, Step
+from durable.protocol.records import Result, Start, Step, Take
 from durable.runtime import flags, markers
 from durable.runtime.children import Started
 from durable.runtime.facts import Facts
@@ -127,6 +127,9 @@ class Repair:
     ) -> Handle[Any]:
         """Record a value for a call that cannot get one by itself, and let the run go on.
 
+        A worker that executes the run is interrupted: another takes it, and begins bodies anew
+        that were in flight.
+
         Args:
             path: of the call, as `durable show` or the error says it.
             value: what the call returns; without the step's annotation: builtins.
@@ -150,10 +153,15 @@ class Repair:
             said = _said(f"skip {path}", by, reason)
             start = await instances.replace(self.store, id, facts, kept, said=said, extra=skipped)
             return _handle(self.store, id, start)
-        name, body = names.step(id, facts.start.instance, path), records.encode(skipped)
+        name, record = _place(id, facts, skipped)
+        body = records.encode(record)
         if isinstance(await self.store.create(name, body, nonce=skipped.nonce), Refused):
-            raise Conflict(f"call {path!r} of run {id!r} got an outcome just now", run=id)
+            raise Conflict(
+                f"run {id!r} got on just now, perhaps with call {path!r}",
+                hint="look at it, and skip the call if it still waits", run=id,
+            )  # fmt: skip
         await self._wake(id, facts.start)
+        await markers.take_away(self.store, facts.start.queue, id)
         return _handle(self.store, id, facts.start)
 
     async def release(self, id: str, *, force: bool = False) -> bool:
@@ -178,13 +186,8 @@ class Repair:
                     hint="stop that worker, or fence it: `durable release RUN --force`",
                     run=id,
                 )
-            token = self.store.system.token()
-            unowned = msgspec.structs.replace(
-                marker, holder="", owner="", why="takeover" if dead else "drain", nonce=token
-            )
-            if await markers.replace_unowned(self.store, stored, unowned):
-                await markers.ring(self.store, names.queue_bell(start.queue), token)
-                await markers.ring(self.store, names.worker_bell(marker.holder), token)
+            why: Literal["drain", "takeover"] = "takeover" if dead else "drain"
+            if await markers.unown(self.store, stored, marker, why=why):
                 return True
         return False
 
@@ -248,12 +251,29 @@ class Repair:
         if not path or path.startswith("/"):
             raise UsageError(f"{path!r} is no path of a call", hint="`durable show` lists them")
         raw, _ = values.encode_result(value, None, name=path)
-        number = sum(step.epoch == BY_HAND for step in facts.steps) + 1
+        number = sum(step.epoch == BY_HAND for step in facts.outcomes()) + 1
         return Step(
             path=path, name=reading.name_of(path), outcome="value", epoch=BY_HAND, n=number,
             nonce=self.store.system.token(), time=self.store.now(), value=msgspec.Raw(raw),
             note=said,
         )  # fmt: skip
+
+
+def _place(id: str, facts: Facts, skipped: Step) -> tuple[str, Step | Take]:
+    """Where an outcome stands: that of a wait for an event has its place among the takes.
+
+    There it competes with the event, so that one of them counts for everybody.
+    """
+    instance = facts.start.instance
+    wait = next((wait for wait in facts.waits if wait.path == skipped.path), None)
+    if wait is None or wait.kind != "event":
+        return names.step(id, instance, skipped.path), skipped
+    take = Take(
+        k=max((take.k for take in facts.takes), default=0) + 1, path=wait.path, kind=wait.kind,
+        name=wait.name, outcome=skipped.outcome, epoch=skipped.epoch, n=skipped.n,
+        nonce=skipped.nonce, time=skipped.time, value=skipped.value, note=skipped.note,
+    )  # fmt: skip
+    return names.take(id, instance, take.k), take
 
 
 def _check_failed(id: str, facts: Facts) -> None:

@@ -157,13 +157,14 @@ class Take(msgspec.Struct, omit_defaults=True):
     failure: Failure | None = None
     slept: list[Slept] = []
     patches: list[str] = []
+    note: str = ""  # who recorded it by hand, and why
 
     def as_step(self) -> Step:
         """The same outcome as an item of the journal."""
         return Step(
             path=self.path, name=self.name, kind=self.kind, outcome=self.outcome,
             epoch=self.epoch, n=self.n, nonce=self.nonce, time=self.time, value=self.value,
-            failure=self.failure, slept=self.slept, patches=self.patches,
+            failure=self.failure, slept=self.slept, patches=self.patches, note=self.note,
         )  # fmt: skip
 
 

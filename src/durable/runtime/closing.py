@@ -52,9 +52,9 @@ class LateRecord:
 class Stopped:
     """Interrupted from outside; the run goes on elsewhere.
 
-    `why`: `drain`, `lease` (lost), `store` (a write was refused for good: `error`), `cancelled`
-    (whatever ran the worker was cancelled), `broken` (a fault of durable itself), `replayed` (a
-    replay reached the end of the record).
+    `why`: `drain`, `lease` (lost), `taken` (by force, from its live holder), `store` (a write was
+    refused for good: `error`), `cancelled` (whatever ran the worker was cancelled), `broken` (a
+    fault of durable itself), `replayed` (a replay reached the end of the record).
     """
 
     why: str

@@ -27,7 +27,8 @@ def drift(run_id: str, call: Call[Any], step: Step | Wait | None) -> Attention |
     if step is None:
         return None
     digest = step.digest if isinstance(step, Step) else ""
-    if step.kind != call.kind:
+    by_hand = isinstance(step, Step) and step.note  # whoever wrote it knew no more than the path
+    if step.kind != call.kind and not by_hand:
         was, now = f"{step.kind} {step.name!r}", f"{call.kind} {call.name!r} there"
     elif step.name != call.name:
         was, now = f"{step.name!r}", f"{call.name!r} there"

@@ -313,8 +313,13 @@ class Holdings:
         """Somebody touched a marker of ours: find out which, and tell its runner."""
         for runner in list(self.runners.values()):
             stored = await self._store.read(runner.held.name)
-            if stored is not None:
+            if stored is None:
+                continue
+            if markers.names_take(stored, runner.held):
                 self.saw(runner.run, stored)
+            else:
+                log.warning("run %r was taken from this worker", runner.run)
+                runner.stop(Stopped("taken"))
 
     def saw(self, run: str, stored: Stored) -> None:
         """A marker of ours as it was just read or listed; its runner learns of a change."""

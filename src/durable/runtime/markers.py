@@ -194,6 +194,34 @@ async def replace_unowned(store: Store, stored: Stored, marker: Marker) -> bool:
     return isinstance(await _replace(store, stored, marker), Written)
 
 
+async def unown(
+    store: Store, stored: Stored, marker: Marker, *, why: Literal["drain", "takeover"]
+) -> bool:
+    """Take the run from its holder, dead or alive, and tell both sides; False: it has changed.
+
+    A holder that lives finds its marker gone from it and lets the run be.
+    """
+    token = store.system.token()
+    unowned = msgspec.structs.replace(marker, holder="", owner="", why=why, nonce=token)
+    if not await replace_unowned(store, stored, unowned):
+        return False
+    await ring(store, names.queue_bell(marker.queue), token)
+    await ring(store, names.worker_bell(marker.holder), token)
+    return True
+
+
+async def take_away(store: Store, queue: str, run: str) -> None:
+    """Take the run from whoever holds it, if anybody does; see `unown`."""
+    while (found := await read(store, queue, run)) is not None:
+        if not found[1].holder or await unown(store, *found, why="drain"):
+            return
+
+
+def names_take(stored: Stored | None, held: Held) -> bool:
+    """Whether the marker is of this take. Told by a read: a list may be older than the take."""
+    return stored is not None and stored.meta.get("owner") == held.marker.owner
+
+
 async def ring(store: Store, bell: str, nonce: str) -> None:
     """Say that there is something new. A bell that rings already is enough."""
     await store.create(bell, b"{}", nonce=nonce, read_back=False)
@@ -210,7 +238,7 @@ def refresh(held: Held, stored: Stored) -> bool:
 
 
 def _still_mine(stored: Stored | None, held: Held) -> bool:
-    if stored is None or stored.meta.get("owner") != held.marker.owner:
+    if stored is None or not names_take(stored, held):
         return False
     held.generation = stored.generation
     held.writers = stored.meta.get("nonce", "")

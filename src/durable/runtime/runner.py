@@ -304,6 +304,9 @@ class Runner:
             case Parked() as parked:
                 return await self._park_waiting(facts, parked)
             case LateRecord():
+                # Of an owner before us, or of one after, whom nobody has told us of yet.
+                if not markers.names_take(await self.around.store.read(self.held.name), self.held):
+                    return True
                 self.why = "late"
                 return False
             case Stopped("store") as stopped:
