@@ -58,6 +58,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         _release,
         _purge,
         _gc,
+        _lint,
     ):
         add(commands)
     arguments = parser.parse_args(words)
@@ -392,6 +393,13 @@ def _gc(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(commands, "gc", "repairing", "purge the runs that ended long ago")
     parser.add_argument("--older-than", required=True, metavar="DURATION", help="30d, 12h")
     parser.add_argument("--dry-run", action="store_true", help="only count them")
+
+
+def _lint(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands, "lint", "linting", "find what in workflows would not be the same on a replay"
+    )
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="Python files, or folders of them")
 
 
 def _url(parser: _Parser) -> None:
