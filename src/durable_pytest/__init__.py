@@ -6,10 +6,12 @@ durable would take longer than pytest itself, and is put off until a test asks f
 
 from __future__ import annotations
 
+import glob
 import inspect
 import random
 from collections.abc import Generator, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 MARKER = (
     "durable(seed=0, backend='asyncio', start='2024-01-01T00:00:00Z'): how the durable_env of a "
     "test is made"
+)
+REPLAYS = (
+    "durable_replays(*files): the test runs once for each recorded run in these files (patterns, "
+    "from the test's folder) and fails unless today's code goes on with it; `durable_replay` is "
+    "the run's file"
 )
 KNOWN = {"backend", "schedules", "seed", "start"}
 SEEDS = 2**32
@@ -44,12 +51,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", REPLAYS)
     given = str(config.getoption("--durable-seed"))
     if given == "random":
         given = str(random.randrange(SEEDS))
     if not given.isdecimal():
         raise pytest.UsageError(f"--durable-seed={given}: write a number, or `random`")
     config.stash[_seed] = int(given)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test marked `durable_replays` runs once for each file."""
+    marks = list(metafunc.definition.iter_markers("durable_replays"))
+    if not marks:
+        return
+    folder = metafunc.definition.path.parent
+    given = [str(pattern) for mark in marks for pattern in mark.args]
+    found = sorted({path for pattern in given for path in glob.glob(str(folder / pattern))})
+    if not found or any(mark.kwargs for mark in marks):
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid}: durable_replays takes patterns of files that "
+            f"`durable export` wrote, and none matches {', '.join(given) or 'nothing'} in {folder}"
+        )
+    if "durable_replay" not in metafunc.fixturenames:
+        metafunc.fixturenames.append("durable_replay")
+    paths = [Path(path) for path in found]
+    ids = [path.name for path in paths]
+    metafunc.parametrize("durable_replay", paths, ids=ids, indirect=True)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The run is replayed for such a test whether it takes the fixture or not."""
+    replays = item.get_closest_marker("durable_replays") is not None
+    if replays and isinstance(item, pytest.Function):
+        if "durable_replay" not in item.fixturenames:
+            item.fixturenames.append("durable_replay")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -94,6 +130,21 @@ def durable_env(request: pytest.FixtureRequest) -> Iterator[Environment | Blocki
 def durable_client(durable_env: Environment | BlockingEnvironment) -> Client | sync.Client:
     """The client of the test's environment."""
     return durable_env.client
+
+
+@pytest.fixture
+def durable_replay(request: pytest.FixtureRequest) -> Path:
+    """The file of a recorded run, which today's code goes on with."""
+    from durable.testing import assert_replays
+
+    file: Path | None = getattr(request, "param", None)
+    if file is None:
+        pytest.fail("durable_replay needs @pytest.mark.durable_replays(...)", pytrace=False)
+    try:
+        assert_replays(file)
+    except AssertionError as e:
+        pytest.fail(str(e), pytrace=False)
+    return file
 
 
 def _options(item: pytest.Item) -> dict[str, Any]:

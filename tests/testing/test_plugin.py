@@ -92,9 +92,9 @@ def test_backend(durable_env): ...
 """
 
 
-def run_pytest(folder: Path, test: str, *args: str) -> tuple[int, str]:
+def run_pytest(folder: Path, test: str, *args: str, flows: str = FLOWS) -> tuple[int, str]:
     """The exit code and the output of pytest over one test file beside the flows."""
-    (folder / "flows.py").write_text(FLOWS)
+    (folder / "flows.py").write_text(flows)
     (folder / "test_it.py").write_text(test)
     installed = importlib.metadata.entry_points(group="pytest11", name="durable")
     plugin = () if installed else ("-p", "durable_pytest")
@@ -160,3 +160,71 @@ def test_durable_never_imports_pytest() -> None:
     """Neither durable nor its test kit imports pytest."""
     program = "import sys, durable, durable.testing; assert 'pytest' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+RECORD = """
+import anyio
+from durable.client import Client, archives
+from durable.store import Store
+from durable.store.memory import MemoryBackend
+from flows import receipt
+
+async def main():
+    store = Store(MemoryBackend())
+    async with Client(store) as client:
+        for order in "AB":
+            await client.run(receipt.options(id=f"order-{order}"), order)
+            content = await archives.export(store, f"order-{order}")
+            await anyio.Path(f"histories/{order}.json").write_bytes(content)
+
+anyio.run(main)
+"""
+
+RECEIPT = """
+
+@workflow
+async def receipt(order: str) -> str:
+    return await charge(order)
+"""
+
+REPLAYS = """
+import pytest
+import flows
+
+@pytest.mark.durable_replays("histories/*.json")
+def test_every_run_goes_on(): ...
+
+@pytest.mark.durable_replays("histories/A.json")
+def test_one(durable_replay):
+    assert durable_replay.name == "A.json"
+"""
+
+
+def test_recorded_runs_are_tests(tmp_path: Path) -> None:
+    """One test for each file; code that parts from a record fails that one and says where."""
+    (tmp_path / "flows.py").write_text(FLOWS + RECEIPT)
+    (tmp_path / "histories").mkdir()
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        [sys.executable, "-c", RECORD], cwd=tmp_path, env={**environment(), "PYTHONPATH": path},
+        check=True, timeout=50,
+    )  # fmt: skip
+
+    code, said = run_pytest(tmp_path, REPLAYS, "-v", flows=FLOWS + RECEIPT)
+    assert code == 0, said
+    assert "test_every_run_goes_on[B.json] PASSED" in said
+    assert "3 passed" in said
+
+    changed = (FLOWS + RECEIPT).replace("charge(order)", "charge(order + '!')")
+    code, said = run_pytest(tmp_path, REPLAYS, flows=changed)
+    assert code == 1
+    assert "3 errors" in said
+    assert "recorded call 'charge.1' as 'charge', but the code now calls it with other" in said
+
+
+def test_a_pattern_without_files_is_told(tmp_path: Path) -> None:
+    """Else a test that checks nothing would pass for ever."""
+    code, said = run_pytest(tmp_path, REPLAYS)
+
+    assert code != 0
+    assert "none matches histories/*.json" in said
