@@ -24,6 +24,7 @@ ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
 VERSIONS = nox.project.python_versions(PROJECT)
 CRASH = "tests/crash/run.py"
+GATE = "benchmarks/gate.py"
 SIMULATE = "tests/simulation/run.py"
 PLANTED = "tests/simulation/hunt.py"
 # `pip` is quiet and does not ask for a newer self: a log is read for what went wrong.
@@ -42,6 +43,7 @@ def tests(session: nox.Session) -> None:
     _layers(session)
     _pytest(session, "-n", str(_cores()), "--dist", "loadfile")
     session.run("python", CRASH, "--kills", "6")
+    session.run("python", GATE)
 
 
 @nox.session
@@ -124,6 +126,13 @@ def planted(session: nox.Session) -> None:
     """Bugs planted in the code, each of which the simulation must find."""
     _install(session, "-e", ".[test]")
     session.run("python", PLANTED, *session.posargs)
+
+
+@nox.session
+def gate(session: nox.Session) -> None:
+    """Whether a step costs more processor time, relative to its floor, than it did."""
+    _install(session, "-e", ".[test]")
+    session.run("python", GATE)
 
 
 @nox.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from pathlib import Path
@@ -147,3 +148,8 @@ async def approved(timeout: str = "10d") -> int:
 def nap(duration: str) -> str:
     sync.sleep(duration)
     return "rested"
+
+
+@workflow(name="cli event loop")
+async def event_loop() -> str:
+    return type(asyncio.get_running_loop()).__module__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import pty
@@ -386,3 +387,11 @@ def test_help_is_no_error(cli: Cli, folder: Path) -> None:
 
     assert done.code == 0
     assert "replay" in done.out
+
+
+def test_uvloop_is_used_where_it_is_installed(tmp_path: Path) -> None:
+    """The command's event loop is uvloop's, or asyncio's own where there is no uvloop."""
+    done = durable("run", f"{FLOWS}:event_loop", folder=tmp_path)
+    installed = importlib.util.find_spec("uvloop") is not None
+
+    assert json.loads(done.out) == ("uvloop" if installed else "asyncio.unix_events")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import anyio
 import msgspec
 
-from durable.cli import exits, inputs, output, progress
+from durable.cli import exits, inputs, loops, output, progress
 from durable.cli.exits import PATIENCE, Interrupted
 from durable.cli.inputs import Asked
 from durable.cli.interrupts import asked_to_stop
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     with _only_the_result_on_stdout(arguments.json):
         asked = inputs.read(arguments)
         with progress.shown(silent=arguments.json) as observe:
-            value = anyio.run(_run, arguments, asked, observe)
+            value = loops.run(_run, arguments, asked, observe)
     if isinstance(value, Skipped):
         return _skipped(arguments, asked.run, value)
     encoded = values.encode(value, asked.workflow.definition.returns)
@@ -80,7 +80,7 @@ def start(arguments: argparse.Namespace) -> int:
     """Start a run and leave it to a worker."""
     with _only_the_result_on_stdout(arguments.json):
         asked = inputs.read(arguments)
-    anyio.run(_start, arguments, asked)
+    loops.run(_start, arguments, asked)
     return exits.DONE
 
 
@@ -101,7 +101,7 @@ async def _start(arguments: argparse.Namespace, asked: Asked) -> None:
 def result(arguments: argparse.Namespace) -> int:
     """Wait for the outcome of a run."""
     timeout = None if arguments.timeout is None else durations.seconds(arguments.timeout)
-    return anyio.run(_result, arguments, timeout)
+    return loops.run(_result, arguments, timeout)
 
 
 async def _result(arguments: argparse.Namespace, timeout: float | None) -> int:
@@ -123,7 +123,7 @@ async def _result(arguments: argparse.Namespace, timeout: float | None) -> int:
 def cancel(arguments: argparse.Namespace) -> int:
     """Ask for a run to be cancelled; with --wait the exit code is that of its outcome."""
     timeout = None if arguments.timeout is None else durations.seconds(arguments.timeout)
-    said = anyio.run(_cancel, arguments, timeout)
+    said = loops.run(_cancel, arguments, timeout)
     if arguments.json:
         output.document({"run": arguments.run, "answer" if not arguments.wait else "status": said})
     else:

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.abc
 
-from durable.cli import exits, output
+from durable.cli import exits, loops, output
 from durable.cli.interrupts import asked_to_stop
 from durable.cli.targets import load_all
 from durable.configuration import code_version, settings
@@ -59,7 +59,7 @@ def worker(arguments: argparse.Namespace) -> int:
         runtime_folder=locks.runtime_folder(store.backend.lock_folder, os.environ),
     )
     work = partial(_work, until_idle=arguments.until_idle, as_json=arguments.json)
-    carrier, parked = anyio.run(work, store, suited, options)
+    carrier, parked = loops.run(work, store, suited, options)
     _tell(carrier, options.label, parked, as_json=arguments.json)
     return exits.DONE
 
