@@ -64,18 +64,18 @@ async def _starts(url: str, starts: int, gap: float) -> tuple[list[float], float
     async with connect(url) as client:
         await one(client)  # the worker is there
         late.clear()
-        lists, began = _lists(), time.monotonic()
+        lists, began = lists_made(), time.monotonic()
         async with anyio.create_task_group() as tasks:
             for _ in range(starts):
                 tasks.start_soon(one, client)
                 await anyio.sleep(gap * chance.uniform(0.5, 1.5))
         took = time.monotonic() - began
-    now = _lists()
+    now = lists_made()
     rate = None if lists is None or now is None else round((now - lists - starts) / took, 2)
     return sorted(late), rate
 
 
-def _lists() -> int | None:
+def lists_made() -> int | None:
     """Lists that the server has carried out; None where there is none."""
     url = os.environ.get("STORAGE_EMULATOR_HOST")
     if url is None:

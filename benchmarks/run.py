@@ -16,6 +16,7 @@ import parked
 import queues
 import recovery
 import resume
+import scale
 import startup
 import steps
 import steps_http
@@ -28,6 +29,7 @@ BENCHMARKS = {
     ("queues", "sqlite"): queues.measure,  # and at a server
     ("recovery", "sqlite"): recovery.measure,
     ("resume", "sqlite"): resume.measure,  # at a server, too
+    ("scale", "sqlite"): scale.measure,  # at a server and in memory
     ("startup", "sqlite"): startup.measure,
     ("steps", "sqlite"): steps.measure,
     ("steps", "http"): steps_http.measure,
