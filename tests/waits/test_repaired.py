@@ -377,3 +377,29 @@ def test_a_skipped_wait_goes_on_where_it_stands(backend: str) -> None:
             assert await w.result("r") == "by hand"
 
     run(backend, main)
+
+
+def test_a_restarted_parent_replaces_a_child_of_a_given_id(backend: str) -> None:
+    """The run of that id is the child of the same call of an older instance, and over."""
+
+    @a_workflow
+    async def parent() -> str:
+        child = await _fragile.options(id="given").start("x")
+        return await child.result()
+
+    async def main() -> None:
+        async with world() as w:
+            broken.add("x")
+            await w.process()
+            await w.start("r", parent)
+            assert "x is broken" in await w.result("r")
+            broken.clear()
+
+            await _Repair(w.store).retry("r")
+
+            assert await w.result("r") == "x"
+            await _Repair(w.store).restart("r")
+            assert await w.result("r") == "x"
+            assert ran == ["x", "x", "x"]
+
+    run(backend, main)

@@ -28,7 +28,7 @@ from durable.errors import (
     SingletonTaken,
     StoreError,
 )
-from durable.protocol import digests, failures, names, values
+from durable.protocol import digests, failures, names, records, values
 from durable.protocol.records import Cancel, Parent, Result, Start, Step
 from durable.runtime import asking, markers, starting
 from durable.runtime.calls import Call
@@ -38,7 +38,7 @@ from durable.runtime.facts import CorruptFact, decode_result, decode_start, read
 from durable.runtime.parking import Parking
 from durable.runtime.performing import Performer
 from durable.runtime.scopes import Scope, calling_scope
-from durable.store import Refused, Store
+from durable.store import Refused, Store, Stored
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -207,7 +207,7 @@ class Children:
         try:
             written = await around.launch(around.store, call.run, start)
             if isinstance(written, Refused) and written.current is not None:
-                start = decode_start(written.current)
+                start = await self._replaced(call.run, written.current, start)
         except (StoreError, CorruptFact) as e:
             raise await self._stop(e) from e
         there = start.parent
@@ -221,6 +221,30 @@ class Children:
                 run=call.run,
             )
         return Started(call.run, start.instance, call.owned)
+
+    async def _replaced(self, run: str, stored: Stored, start: Start) -> Start:
+        """The `start` that is there; ours, if what is there is over and of our run's earlier self.
+
+        The parent was restarted or retried, and the child has an id that was given to it.
+        """
+        there, store = decode_start(stored), self.performer.around.store
+        if there.tombstone or not _is_of_earlier_self(there.parent, start.parent):
+            return there
+        if await store.read(names.result(run, there.instance)) is None:
+            return there
+        # After the child's: then whoever has replaced our own instance meanwhile is seen here, or
+        # has changed the child's.
+        ours = await read_start(store, self.performer.run_id)
+        if ours is None or ours.tombstone or ours.instance != self.instance:
+            return there
+        written = await store.replace(
+            stored.name, stored.generation, records.encode(start),
+            nonce=start.nonce, earlier=stored.meta.get("nonce", ""),
+        )  # fmt: skip
+        if isinstance(written, Refused):  # perhaps by another owner of this very instance
+            return there if written.current is None else decode_start(written.current)
+        await markers.wake(store, run, start, nonce=store.system.token)
+        return start
 
     def known(self, started: Started) -> None:
         """The run has a child."""
@@ -313,6 +337,13 @@ class Children:
         else:
             gate.close(Stopped("store", error=error))
         return await gate.refusal()
+
+
+def _is_of_earlier_self(there: Parent | None, ours: Parent | None) -> bool:
+    """Whether both name one call of one run, in two of its instances."""
+    if there is None or ours is None or there.instance == ours.instance:
+        return False
+    return (there.run, there.path) == (ours.run, ours.path)
 
 
 async def wake_parent(store: Store, parent: Parent) -> None:
