@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 
 import anyio
+import msgspec
 import pytest
 
 from durable.client import Client, purging
 from durable.errors import Conflict, NotFound, RunFailed
-from durable.protocol import names
-from durable.protocol.records import History
+from durable.protocol import names, records
+from durable.protocol.records import History, Start
 from durable.runtime.worker import Worker
 from durable.store import Store
-from durable.store.memory import Bucket, MemoryBackend
+from durable.store.memory import Bucket, Call, MemoryBackend
 from tests.client import shop
 from tests.client.dying import MODES, Mode, dies
 from tests.client.shop import checkout, refused
@@ -121,6 +122,33 @@ async def test_purging_survives_a_death_at_every_call(mode: Mode) -> None:
                 await purging.purge(store, "order-1")
             assert _left(bucket, "order-1") == {"runs/order-1/start"}
     assert deaths >= 8
+
+
+@pytest.mark.parametrize(("verb", "nth"), [("purge", 1), ("purge", 2), ("collect", 1)])
+async def test_an_id_that_is_used_again_meanwhile_keeps_what_is_new(verb: str, nth: int) -> None:
+    """Whoever purges is slow, and the run is started anew while it lists what is to go."""
+    bucket = Bucket()
+    store = Store(MemoryBackend(bucket))
+    async with Client(store) as client:
+        await client.run(checkout.options(id="x"), "A-1")
+        await _settle(bucket, "x")
+    old = msgspec.json.decode(bucket.read("runs/x/start").body, type=Start)  # type: ignore[union-attr]  # it is there
+    new = msgspec.structs.replace(old, instance="fresh", nonce="fresh")
+    step = names.step("x", "fresh", "a.1")
+
+    def starts_anew(call: Call) -> None:
+        if (call.verb, call.name, call.nth) != ("list", "runs/x/", nth):
+            return
+        stored = bucket.read("runs/x/start")
+        assert stored is not None
+        bucket.replace(stored.name, stored.generation, records.encode(new), {}, True)
+        bucket.create(step, b"{}", {}, True)
+
+    slow = Store(MemoryBackend(bucket, faults=starts_anew))
+    await (purging.purge(slow, "x") if verb == "purge" else _collect(slow))
+
+    left = {n for n in _left(bucket, "x") if not n.startswith("live/")}
+    assert left == {"runs/x/start", step}
 
 
 # -- all that are old ------------------------------------------------------------------------------

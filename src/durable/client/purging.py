@@ -8,6 +8,7 @@ purges again finds what a dead process left. Tombstones stay: their id may be us
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Iterable
 
 import msgspec
@@ -87,11 +88,12 @@ async def purge_ended(store: Store, entry: History) -> int:
     start = None if stored is None else reading.decode_start(run, stored)
     if stored is not None and start is not None and not start.tombstone:
         if start.instance != entry.instance:
-            removed = await _remove(store, names.instance_folder(run, entry.instance))
+            folder = names.instance_folder(run, entry.instance)
+            removed = await _delete(store, [s async for s in store.list(folder)])
             return removed + await _forget(store, run, entry.ended)
         if not await _bury(store, stored, start):
             return 0
-    removed = await _remove(store, names.run_folder(run), keep=names.start(run))
+    removed = await _delete(store, await _left(store, run))
     return removed + await _forget(store, run, entry.ended)
 
 
@@ -115,10 +117,11 @@ async def _settle(store: Store, run: str, start: Start) -> None:
     """
     await markers.take_away(store, start.queue, run)  # whoever has it next finds the tombstone
     await flags.unflag(store, start.queue, run)
-    try:
-        facts = await load(store, run) or Facts(start)
-    except CorruptFact:
-        facts = Facts(start)  # what cannot be read is purged, too
+    facts = Facts(start)
+    with contextlib.suppress(CorruptFact):  # what cannot be read is purged, too
+        found = await load(store, run)
+        if found is not None and found.start.tombstone:  # else the id is used again
+            facts = found
     await timers.clear(store, run, start, facts.waits)
     if start.parent is not None:
         await wake_parent(store, start.parent)
@@ -131,8 +134,7 @@ async def _clear(store: Store, run: str) -> int:
 
     The results go last: they tell when the instances ended, so where their entries are.
     """
-    start = names.start(run)
-    listed = [s async for s in store.list(names.run_folder(run)) if s.name != start]
+    listed = await _left(store, run)
     ended = [(s, at) for s in listed if (at := await _ended(store, run, s)) is not None]
     results = [stored for stored, _ in ended]
     removed = await _delete(store, [stored for stored in listed if stored not in results])
@@ -158,8 +160,20 @@ async def _forget(store: Store, run: str, ended: float) -> int:
     return 0 if entry is None else int(await store.delete(entry.name, entry.generation))
 
 
-async def _remove(store: Store, folder: str, *, keep: str = "") -> int:
-    return await _delete(store, [s async for s in store.list(folder) if s.name != keep])
+async def _left(store: Store, run: str) -> list[Stored]:
+    """What is left of a buried run. Its id may be used again by now: that instance stays.
+
+    The folder first, `start` after it: whatever the list showed of a new instance, `start` named
+    that one before.
+    """
+    start = names.start(run)
+    listed = [s async for s in store.list(names.run_folder(run)) if s.name != start]
+    stored = await store.read(start)
+    there = None if stored is None else reading.decode_start(run, stored)
+    if there is None or there.tombstone:
+        return listed
+    alive = names.instance_folder(run, there.instance)
+    return [s for s in listed if not s.name.startswith(alive)]
 
 
 async def _delete(store: Store, found: Iterable[Stored]) -> int:
