@@ -15,8 +15,9 @@ import anyio
 import msgspec
 
 from durable.protocol import journal, names, records
-from durable.runtime import markers
+from durable.runtime import finishing, markers, opening
 from durable.runtime.branches import Branches
+from durable.runtime.custody import Custody
 from durable.runtime.gate import Gate
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Identity
@@ -155,13 +156,13 @@ def result_before_the_last_record() -> Iterator[None]:
 
 @bug
 def the_result_is_overwritten() -> Iterator[None]:
-    async def record(self: Runner, facts: Any, result: records.Result) -> records.Result:
-        result = msgspec.structs.replace(result, nonce=self._token(), time=self._now())
-        name = names.result(self.run, facts.start.instance)
-        await _overwrite(self.around.store, name, records.encode(result), result.nonce)
+    async def record(custody: Custody, facts: Any, result: records.Result) -> records.Result:
+        result = msgspec.structs.replace(result, nonce=custody.token(), time=custody.now())
+        name = names.result(custody.run, facts.start.instance)
+        await _overwrite(custody.store, name, records.encode(result), result.nonce)
         return result
 
-    with replaced(Runner, "_record", record):
+    with replaced(finishing, "record", record):
         yield
 
 
@@ -370,34 +371,34 @@ def owner_token_is_the_host_name() -> Iterator[None]:
 
 @bug
 def epoch_not_raised_on_takeover() -> Iterator[None]:
-    async def epoch(self: Runner, facts: Any, journal: Any) -> int:
+    async def epoch(custody: Custody, facts: Any, journal: Any, is_leaving: Any) -> int:
         await anyio.lowlevel.checkpoint()
         return max(journal.epochs, default=1)
 
-    with replaced(Runner, "_epoch", epoch):
+    with replaced(opening, "claim_epoch", epoch):
         yield
 
 
 @bug
 def an_empty_folder_is_a_first_epoch() -> Iterator[None]:
-    true = Runner._epoch
+    true = opening.claim_epoch
 
-    async def epoch(self: Runner, facts: Any, journal: Any) -> Any:
-        return 1 if facts.fresh else await true(self, facts, journal)
+    async def epoch(custody: Custody, facts: Any, journal: Any, is_leaving: Any) -> Any:
+        return 1 if facts.fresh else await true(custody, facts, journal, is_leaving)
 
-    with replaced(Runner, "_epoch", epoch):
+    with replaced(opening, "claim_epoch", epoch):
         yield
 
 
 @bug
 def marker_deleted_before_the_result() -> Iterator[None]:
-    true = Runner._record
+    true = finishing.record
 
-    async def record(self: Runner, facts: Any, result: Any) -> Any:
-        await self.around.store.delete(self.held.name, self.held.generation)
-        return await true(self, facts, result)
+    async def record(custody: Custody, facts: Any, result: Any) -> Any:
+        await custody.store.delete(custody.held.name, custody.held.generation)
+        return await true(custody, facts, result)
 
-    with replaced(Runner, "_record", record):
+    with replaced(finishing, "record", record):
         yield
 
 
@@ -421,7 +422,7 @@ def given_back_whoever_holds_it() -> Iterator[None]:
 
     def stop(self: Runner, why: Any) -> None:
         true(self, why)
-        self.spawn(self._give_back)
+        self._custody.spawn(self._custody.give_back)
 
     with replaced(markers, "give_back", give_back), replaced(Runner, "stop", stop):
         yield
@@ -550,23 +551,23 @@ def a_lock_is_always_free() -> Iterator[None]:
 
 @bug
 def failures_recorded_as_cancellations() -> Iterator[None]:
-    true = Runner._record
+    true = finishing.record
 
-    async def record(self: Runner, facts: Any, result: Any) -> Any:
+    async def record(custody: Custody, facts: Any, result: Any) -> Any:
         if result.failure is not None:
             result = msgspec.structs.replace(result, status="cancelled")
-        return await true(self, facts, result)
+        return await true(custody, facts, result)
 
-    with replaced(Runner, "_record", record):
+    with replaced(finishing, "record", record):
         yield
 
 
 @bug
 def a_known_touch_is_not_looked_at() -> Iterator[None]:
-    async def let_go(self: Runner, look: Any) -> bool:
-        return await markers.let_go(self.around.store, self.held, look)
+    async def let_go(self: Custody, look: Any) -> bool:
+        return await markers.let_go(self.store, self.held, look)
 
-    with replaced(Runner, "_let_go", let_go):
+    with replaced(Custody, "let_go", let_go):
         yield
 
 

@@ -14,12 +14,13 @@ from durable.protocol.records import Marker, Start
 from durable.runtime import markers, starting
 from durable.runtime.branches import gather_in
 from durable.runtime.closing import Stopped
+from durable.runtime.custody import Custody, Why, Work
 from durable.runtime.definitions import Workflows, serves
 from durable.runtime.identity import Identity, Options
 from durable.runtime.lines import Lines
 from durable.runtime.markers import Held
 from durable.runtime.reading import with_body
-from durable.runtime.runner import Runner, Why, Work
+from durable.runtime.runner import Runner
 from durable.runtime.solitude import Solitude
 from durable.store import Refused, Store, Stored, Written
 
@@ -243,12 +244,13 @@ class Holdings:
 
     def _begin(self, identity: Identity, held: Held, why: Why) -> None:
         run = held.marker.run
-        runner = Runner(
-            around=identity.around, workflows=self._workflows, worker=identity.id,
+        custody = Custody(
+            around=identity.around, worker=identity.id,
             label=self._options.label, version=self._options.version, solitude=self._solitude,
             spawn=self._spawn, spawn_last=lambda work: self._spawn_last(identity, run, work),
             held=held, why=why, lines=self._lines,
         )  # fmt: skip
+        runner = Runner(custody, self._workflows)
         self.runners[run] = runner
         self._solitude.runs.add(run)
         if identity.over:

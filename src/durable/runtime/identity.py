@@ -12,10 +12,10 @@ import anyio.abc
 
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.records import Lease, Start
+from durable.runtime.custody import Work
 from durable.runtime.definitions import StepDefinition
 from durable.runtime.lease import LeaseKeeper
 from durable.runtime.locks import LockFile
-from durable.runtime.runner import Work
 from durable.runtime.surroundings import Progress, Surroundings, own_body
 from durable.store import Refused, Store, Written
 from durable.system import always_park, boot_id, label, process_id

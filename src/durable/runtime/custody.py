@@ -1,0 +1,127 @@
+"""A run that this worker holds: what all share who open it, carry it, finish it or let it go.
+
+`opening` finds out what is recorded and claims the epoch, `runner` carries the run, `finishing`
+does what an ended run still owes, `leaving` lets go of one that is not over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from durable.protocol.records import Start, Wait
+from durable.runtime import markers, timers
+from durable.runtime.admission import Place
+from durable.runtime.execution import Execution
+from durable.runtime.facts import Facts
+from durable.runtime.lines import Lines
+from durable.runtime.markers import Held
+from durable.runtime.solitude import Solitude
+from durable.runtime.surroundings import Surroundings
+from durable.store import Store
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+Why = Literal["wake", "takeover", "drain", "late"]
+
+
+@dataclass(kw_only=True)
+class Custody:
+    """One held run.
+
+    Attributes:
+        worker: the id under which the worker holds its lease.
+        version: the code version that stands in attention hints.
+        lines: what the worker knows of its queues.
+        spawn: starts a task of the worker.
+        spawn_last: the same for the last thing done for a run; it ends with the lease.
+        why: what the next epoch is claimed for.
+        execution: of the present epoch, once it has begun.
+        place: its slot, if its queue is limited and it has one.
+        touched: whether somebody touched the marker and no look has answered it yet.
+    """
+
+    around: Surroundings
+    worker: str
+    label: str
+    version: str
+    solitude: Solitude
+    lines: Lines
+    spawn: Callable[[Work], None]
+    spawn_last: Callable[[Work], None]
+    held: Held
+    why: Why
+    execution: Execution | None = None
+    place: Place | None = None
+    touched: bool = False
+
+    @property
+    def run(self) -> str:
+        return self.held.marker.run
+
+    @property
+    def store(self) -> Store:
+        return self.around.store
+
+    def now(self) -> float:
+        return self.around.store.now()
+
+    def token(self) -> str:
+        return self.around.system.token()
+
+    # -- timer hints ------------------------------------------------------------------------------
+
+    def passed(self, facts: Facts, wait: Wait) -> None:
+        """A wait that an earlier owner began is over: nobody needs to wake the run for it."""
+        if wait.due is not None:
+            self.drop(timers.name_of(self.run, facts.start.instance, wait.path, wait.due))
+
+    def drop_timer(self) -> None:
+        """Delete the hint that the marker names, if it names one."""
+        if self.held.marker.timer:
+            self.drop(self.held.marker.timer)
+
+    def drop(self, name: str) -> None:
+        """Delete that hint, in a task of its own."""
+        store, marker = self.store, self.held.marker
+        self.spawn(lambda: timers.drop(store, marker, name))
+
+    # -- the slot ---------------------------------------------------------------------------------
+
+    async def give_up_place(self, start: Start) -> None:
+        """Others may go on: hand the slot to the next, or whatever slot names this instance.
+
+        Under the limits that hold now: they may have changed, and the queue may be paused.
+        """
+        place, self.place = self.place, None
+        asked = start.limited or place is not None
+        slots = await self.lines.slots(start.queue, asked=asked)
+        if slots is None:
+            return
+        held = place.held if place is not None else None
+        if held is None:
+            held = (await slots.all()).held(self.run, start.instance)
+        if held is not None:
+            await slots.give_up(held, by=self.run)
+
+    # -- the marker -------------------------------------------------------------------------------
+
+    async def let_go(self, look: Callable[[], Awaitable[bool]]) -> bool:
+        """As `markers.let_go`; a touch that we know of already calls for a look first."""
+        execution = self.execution
+        looked = not self.touched and (execution is None or execution.has_looked)
+        if not looked and await look():
+            return False
+        return await markers.let_go(self.store, self.held, look)
+
+    async def let_go_untouched(self) -> bool:
+        """Let go unless somebody touched the marker since we last looked."""
+
+        async def touched() -> bool:
+            return True
+
+        return await self.let_go(touched)
+
+    async def give_back(self, why: Literal["drain", "takeover"] = "drain") -> None:
+        """Leave the run to whoever takes its marker next."""
+        await markers.give_back(self.store, self.held, why=why, nonce=self.token)
