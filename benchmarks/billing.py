@@ -294,12 +294,12 @@ async def holding(runs: int = 20) -> dict[str, Count]:
     """So many runs in flight, per ttl/3: in a process that runs its own, and in a worker."""
     alone, shared = BilledBackend(), BilledBackend()
     options = Options(queues=(), renew_in_thread=False)
-    async with _client(alone, options) as client, anyio.create_task_group() as tasks:
+    async with client_of(alone, options) as client, anyio.create_task_group() as tasks:
         for _ in range(runs):
             tasks.start_soon(client.run, resting, 10 * HOUR)
         by_client = await _periods(alone)
         tasks.cancel_scope.cancel()
-    async with _client(shared) as client, _worker(client.store, runs) as worker:
+    async with client_of(shared) as client, worker_of(client.store, runs) as worker:
         for _ in range(runs):
             await client.start(resting, 10 * HOUR)
         by_worker = await _periods(shared)
@@ -315,7 +315,7 @@ async def holding(runs: int = 20) -> dict[str, Count]:
 async def idling() -> dict[str, Count]:
     """A worker without work, per minute."""
     backend = BilledBackend()
-    async with _client(backend) as client, _worker(client.store):
+    async with client_of(backend) as client, worker_of(client.store):
         await anyio.sleep(SETTLED)
         before = len(backend.log)
         await anyio.sleep(HOUR)
@@ -326,7 +326,7 @@ async def parking(runs: int = 20) -> dict[str, Count]:
     """The same beside runs that wait for a human, since their input does not fit the code."""
     backend = BilledBackend()
     other = {resting.name: dataclasses.replace(measured.definition, name=resting.name)}
-    async with _client(backend) as client, _worker(client.store, runs, other):
+    async with client_of(backend) as client, worker_of(client.store, runs, other):
         handles = [await client.start(resting, 0.0) for _ in range(runs)]
         await anyio.sleep(SETTLED)
         assert {str(await handle.status()) for handle in handles} == {"needs-attention"}
@@ -339,7 +339,7 @@ async def parking(runs: int = 20) -> dict[str, Count]:
 async def waking() -> dict[str, Count]:
     """One run of one step that wakes an idle worker: every call of both, until it rests again."""
     backend = BilledBackend()
-    async with _client(backend) as client, _worker(client.store) as worker:
+    async with client_of(backend) as client, worker_of(client.store) as worker:
         await anyio.sleep(SETTLED)
         before = len(backend.log)
         await client.start(resting, 0.0)
@@ -359,14 +359,16 @@ async def _periods(backend: BilledBackend) -> list[CallMade]:
 
 
 @asynccontextmanager
-async def _client(backend: BilledBackend, options: Options | None = None) -> AsyncIterator[Client]:
+async def client_of(
+    backend: BilledBackend, options: Options | None = None
+) -> AsyncIterator[Client]:
     store = Store(backend, system=virtual_system())
     async with Client(store, options=options) as client:
         yield client
 
 
 @asynccontextmanager
-async def _worker(
+async def worker_of(
     store: Store, room: int = 1, served: Workflows | None = None
 ) -> AsyncIterator[Worker]:
     options = Options(renew_in_thread=False, grace=0, concurrency=room)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import billing
+import workloads
 from billing import DOLLARS_PER_MILLION, PRICES_OF, Count
 from trio.testing import MockClock
 
+T = TypeVar("T")
 Rows = dict[str, Count]
 Measures = tuple[Callable[[], Awaitable[Rows]], ...]
 
@@ -26,15 +28,14 @@ def measure(_options: argparse.Namespace) -> dict[str, Any]:
     """Count and print tables; returns the figures, ready for JSON."""
     logging.getLogger("durable").setLevel(logging.ERROR)  # runs are parked on purpose
     server = anyio.run(_rows, AT_THE_SERVER)
-    clock = anyio.run(
-        _rows, BY_THE_CLOCK,
-        backend="trio", backend_options={"clock": MockClock(autojump_threshold=0)},
-    )  # fmt: skip
+    clock = _on_a_virtual_clock(_rows, BY_THE_CLOCK)
+    typical = _on_a_virtual_clock(workloads.all_of_them, server, clock)
     _print("counted at the HTTP server", server)
     _print("counted on a virtual clock, at a bucket in memory", clock)
     for name, count in clock.items():
         if (times := _per_month(name)) is not None:
             print(f"  {name}: ${count.dollars_per_million * times / 1e6:.2f} a month")
+    _print_workloads(typical)
     print(
         f"\nClass A ${DOLLARS_PER_MILLION['A']:.2f} and class B ${DOLLARS_PER_MILLION['B']:.2f} a "
         "million (single region, Standard storage, flat namespace); deletes and 4xx are free.\n"
@@ -43,9 +44,28 @@ def measure(_options: argparse.Namespace) -> dict[str, Any]:
     return {
         "at_the_server": {name: _figures(count) for name, count in server.items()},
         "by_the_clock": {name: _figures(count) for name, count in clock.items()},
+        "workloads_usd": {each.name: each.dollars for each in typical},
         "usd_per_million": DOLLARS_PER_MILLION,
         "prices_of": PRICES_OF,
     }
+
+
+def _on_a_virtual_clock(main: Callable[..., Awaitable[T]], *args: object) -> T:
+    clock = MockClock(autojump_threshold=0)
+    return anyio.run(main, *args, backend="trio", backend_options={"clock": clock})
+
+
+def _print_workloads(typical: list[workloads.Workload]) -> None:
+    columns = f"{'durable':>12}{'Temporal Cloud':>16}{'Step Functions':>16}{'Cloud SQL':>11}"
+    print(f"\n{'dollars':42}{columns}")
+    for each in typical:
+        usd = each.dollars
+        sql = f"{usd['cloud_sql']:>11.2f}" if usd["cloud_sql"] else ""
+        print(
+            f"{each.name:42}{usd['durable']:>12.6f}{usd['temporal']:>16.6f}"
+            f"{usd['step_functions']:>16.6f}{sql}"
+        )
+    print(workloads.SOURCES)
 
 
 async def _rows(measures: Measures) -> Rows:
