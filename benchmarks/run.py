@@ -7,7 +7,9 @@ that are compared. See docs/reference/benchmarks.md for what is measured.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import sys
 
 import cost
 import dispatch
@@ -20,6 +22,7 @@ import scale
 import startup
 import steps
 import steps_http
+from record import recorded
 
 BENCHMARKS = {
     ("cost", "sqlite"): cost.measure,  # its stores are its own
@@ -40,6 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("benchmark", choices=sorted({name for name, _ in BENCHMARKS}))
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    parser.add_argument("--record", action="store_true", help="into docs/reference/measured.md")
     parser.add_argument("--rounds", type=_positive, default=3, help="how often (default: 3)")
     parser.add_argument("--folder", help="where databases are put, each in a folder of its own")
     parser.add_argument(
@@ -59,7 +63,10 @@ def main() -> None:
     benchmark = BENCHMARKS.get((options.benchmark, options.store))
     if benchmark is None:
         parser.error(f"{options.benchmark} has no --store {options.store}")
-    figures = benchmark(options)
+    left_out = {"--json", "--record", "--folder", options.folder}
+    words = [word for word in sys.argv[1:] if word not in left_out]
+    with recorded(" ".join(words)) if options.record else contextlib.nullcontext():
+        figures = benchmark(options)
     if options.json:
         print(json.dumps(figures))
 

@@ -27,8 +27,8 @@ CLOUD_SQL_PER_MONTH = 2 * 0.0413 * 730 + 7.5 * 0.007 * 730 + 10 * 0.17
 HOURS_PER_MONTH = 730
 
 SOURCES = f"""\
-Temporal Cloud ${TEMPORAL_PER_MILLION:.2f} a million actions (temporal.io/pricing, as quoted in July 2026); a \
-run, a step, a timer and a signal are an action each.
+Temporal Cloud ${TEMPORAL_PER_MILLION:.2f} a million actions (temporal.io/pricing, as quoted in \
+July 2026); a run, a step, a timer and a signal are an action each.
 AWS Step Functions ${STEP_FUNCTIONS_PER_MILLION:.2f} a million transitions, Standard \
 (aws.amazon.com/step-functions/pricing); a step, the start and the end are one each.
 Cloud SQL for PostgreSQL, 2 vCPU, 7.5 GB, 10 GB SSD, not highly available: \
