@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from typing import Any, Literal
 
 import msgspec
@@ -15,7 +16,7 @@ from durable.errors import Conflict, LeaseTaken, UnknownWorkflow, UsageError
 from durable.protocol import instances as rules
 from durable.protocol import names, records, values
 from durable.protocol.records import Result, Start, Step, Take
-from durable.runtime import flags, markers
+from durable.runtime import flags, locks, markers
 from durable.runtime.children import Started
 from durable.runtime.facts import Facts
 from durable.runtime.starting import random_id
@@ -175,11 +176,13 @@ class Repair:
             LeaseTaken: the holder is alive, and `force` is not given.
         """
         start = await reading.read_start(self.store, id)
+        folder = locks.runtime_folder(self.store.backend.lock_folder, os.environ)
+        sweeper = Sweeper(store=self.store, runtime_folder=folder)
         while (found := await markers.read(self.store, start.queue, id)) is not None:
             stored, marker = found
             if not marker.holder:
                 return False
-            dead = await Sweeper(store=self.store, runtime_folder=None).takeable(marker.holder)
+            dead = await sweeper.takeable(marker.holder)
             if not dead and not force:
                 raise LeaseTaken(
                     f"run {id!r} is held by worker {marker.holder}, which is alive",
