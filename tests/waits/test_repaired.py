@@ -11,10 +11,11 @@ from durable import gather, sleep, wait_event, workflow
 from durable.client import Handle, archives
 from durable.client.purging import purge
 from durable.client.repair import Repair
+from durable.errors import ChildGone
 from durable.store import Store
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import ONCE, a_step, a_workflow
-from tests.runtime.world import World, world
+from tests.runtime.world import HOUR, World, world
 from tests.waits.long import DAY, parked, pass_time
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -401,5 +402,65 @@ def test_a_restarted_parent_replaces_a_child_of_a_given_id(backend: str) -> None
             await _Repair(w.store).restart("r")
             assert await w.result("r") == "x"
             assert ran == ["x", "x", "x"]
+
+    run(backend, main)
+
+
+def test_a_child_is_retried_and_forked_by_itself(backend: str) -> None:
+    """Though its parent is over: a person wants it, so it is nobody's child any more."""
+
+    @a_workflow
+    async def parent() -> str:
+        child = await _fragile.options(id="child").start("x")
+        return await child.result()
+
+    async def main() -> None:
+        async with world() as w:
+            broken.add("x")
+            await w.process()
+            await w.start("r", parent)
+            assert "x is broken" in await w.result("r")
+            broken.clear()
+
+            await _Repair(w.store).fork("child", "_does.1", new_id="f")
+            await _Repair(w.store).retry("child")
+
+            assert await w.result("child") == "x"
+            assert await w.result("f") == "x"
+
+    run(backend, main)
+
+
+def test_a_parent_learns_that_its_child_was_restarted(backend: str) -> None:
+    """The end of the instance that it waits for will never come."""
+    drifts: list[bool] = []
+
+    @a_workflow
+    async def stuck() -> str:
+        await _does("a" if not drifts else "b")
+        await sleep(60 if not drifts else 2 * HOUR)
+        return await _does("c")
+
+    @a_workflow
+    async def parent() -> str:
+        child = await stuck.options(id="child").start()
+        try:
+            return await child.result()
+        except ChildGone:
+            return "gone"
+
+    async def main() -> None:
+        async with world() as w:
+            process = await w.process()
+            await w.start("r", parent)
+            await parked(w)
+            await parked(w, "child")
+            drifts.append(True)
+            process = await pass_time(w, process, 60)
+            await w.attention("child")
+
+            await _Repair(w.store).restart("child")
+
+            assert await w.result("r") == "gone"
 
     run(backend, main)

@@ -23,6 +23,7 @@ from durable.protocol.records import NEVER, Start, Step
 from durable.protocol.singletons import LOCK_PATH
 from durable.runtime import flags, markers
 from durable.runtime.branches import map_in
+from durable.runtime.children import wake_parent
 from durable.runtime.facts import Facts
 from durable.runtime.starting import random_id
 from durable.store import Refused, Store, Stored
@@ -132,12 +133,17 @@ def anew(store: Store, start: Start, *, keeps: bool, **changes: Any) -> Start:
     """The same request for a new instance, whose time to its deadline begins now.
 
     Args:
-        start: of the old instance.
+        start: of the old instance. If it was a child, its parent is over or has seen the last of
+            it; so nobody's end ends the new instance.
         keeps: whether records of it are kept. They were made with its time and its chance, so
             these stay.
         changes: other fields.
     """
     now = store.now()
+    if start.parent is not None:
+        start = msgspec.structs.replace(
+            start, parent=msgspec.structs.replace(start.parent, owned=False)
+        )
     return msgspec.structs.replace(
         start, instance=random_id(store.system), nonce=store.system.token(), created=now,
         deadline=now + start.deadline - start.created if start.deadline else NEVER,
@@ -183,6 +189,8 @@ async def replace(
     await markers.wake(store, run, start, nonce=store.system.token)
     await flags.unflag(store, start.queue, run)
     await offspring.cancel(store, run, facts, kept)
+    if start.parent is not None:  # it may wait for the old instance's end
+        await wake_parent(store, start.parent)
     return start
 
 

@@ -40,6 +40,7 @@ class Peers:
         self._options = options
         self._workflows = workflows
         self._shown = 0  # generation of our presence object
+        self._shown_as = ""  # a worker that was fenced goes on under another id
         self._others: list[Presence] = []
         self._read_at = -math.inf
 
@@ -52,6 +53,9 @@ class Peers:
             runs=len(self._holdings.runners), full=not self._holdings.room,
         )  # fmt: skip
         name, body = names.presence(worker), records.encode(presence)
+        if self._shown_as != worker:
+            await self.hide()
+            self._shown, self._shown_as = 0, worker
         if self._shown:
             written = await self._store.replace(name, self._shown, body, nonce=token)
         else:
@@ -61,7 +65,7 @@ class Peers:
     async def hide(self) -> None:
         """This worker ends. Not worth an error: what is not renewed is not counted any more."""
         if self._shown:
-            name = names.presence(self._holdings.identity.id)
+            name = names.presence(self._shown_as)
             with anyio.move_on_after(HIDE_TIMEOUT), contextlib.suppress(StoreError):
                 await self._store.delete(name, self._shown)
 
