@@ -8,7 +8,20 @@ from typing import Any
 
 import anyio
 
-from durable import gather, map, step, workflow
+from durable import (
+    gather,
+    map,
+    now,
+    patched,
+    random,
+    select,
+    sleep,
+    step,
+    timeout,
+    uuid,
+    wait_event,
+    workflow,
+)
 
 
 @step(name="golden.double")
@@ -74,3 +87,108 @@ async def failed(why: str) -> None:
 async def open_(number: int) -> Any:
     doubled = await double(number)
     return [doubled, await gate()]
+
+
+@workflow(name="golden.slept")
+async def slept(number: int) -> int:
+    await sleep(0.01)
+    number = await double(number)
+    await sleep(0.01)
+    return await double(number)
+
+
+@workflow(name="golden.event")
+async def event(number: int) -> list[Any]:
+    came = await wait_event("golden-go", int)
+    try:
+        await wait_event("golden-never", timeout=0.01)
+    except TimeoutError:
+        return [await double(came), "nothing came"]
+    return [number]
+
+
+@workflow(name="golden.selected")
+async def selected(number: int) -> list[Any]:
+    won, value = await select(quick=double(number), slow=sleep("1h"))
+    return [won, value, await double(3)]
+
+
+@workflow(name="golden.timed")
+async def timed(number: int) -> int:
+    try:
+        async with timeout(0.01):
+            await sleep("1h")
+    except TimeoutError:
+        number += 1
+    return await double(number)
+
+
+@workflow(name="golden.child")
+async def child(number: int) -> int:
+    return await double(number)
+
+
+@workflow(name="golden.parent")
+async def parent(number: int) -> list[int]:
+    handle = await child.start(number)
+    inline = await child(number + 1)
+    return [await handle.result(), inline]
+
+
+@step(name="golden.give-back")
+async def give_back(number: int, *, result: int | None) -> None: ...
+
+
+@step(name="golden.lend", undo=give_back)
+async def lend(number: int) -> int:
+    return number
+
+
+@workflow(name="golden.undone")
+async def undone(why: str) -> None:
+    await lend(1)
+    await lend(2)
+    await refuse(why)
+
+
+halted = anyio.Event()
+
+
+@step(name="golden.halt")
+async def halt() -> None:
+    """Where a run is cancelled."""
+    halted.set()
+    await anyio.sleep_forever()
+
+
+@workflow(name="golden.cancelled")
+async def cancelled(number: int) -> None:
+    await lend(number)
+    try:
+        await halt()
+    finally:
+        await double(number)
+
+
+@step(name="golden.once", at_most_once=True)
+async def at_most_once(number: int) -> int:
+    return number + 1
+
+
+@workflow(name="golden.careful")
+async def careful(number: int) -> int:
+    return await at_most_once(await at_most_once(number))
+
+
+@step(name="golden.echo")
+async def echo(*given: Any) -> list[Any]:
+    return [*given]
+
+
+@workflow(name="golden.chances")
+async def chances(number: int) -> list[bool]:
+    """What it gives its steps is compared with the record: the same chances on every replay."""
+    one = [str(uuid()), random(), patched("golden-patch")]
+    first = await echo(*one)
+    two = [now().isoformat(), str(uuid("key"))]
+    return [first == one, await echo(*two) == two]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
 from durable.client import Client, archives
-from durable.errors import RunFailed
 from durable.testing import assert_replays
 from tests.golden import flows
-from tests.golden.record import RUNS
+from tests.golden.record import RUNS, outcome
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*/*.json"))
@@ -30,20 +28,21 @@ async def test_it_ends_as_a_fresh_run_does(file: Path) -> None:
     """An outcome reads as ever; a run that is not over goes on where its record ends."""
     archive = archives.read(await anyio.Path(file).read_bytes())
     store = await archives.unpacked(archive)
-    workflow, argument = RUNS[file.stem]
+    golden = RUNS[file.stem]
     flows.shut = False
     async with Client(store) as client:
         if archive.result is None:
             await client.retry(archive.run)
 
-        old = await _outcome(client, workflow.options(id=archive.run), argument)
-        fresh = await _outcome(client, workflow, argument)
+        old = await outcome(client, golden, archive.run)
+        fresh = await outcome(client, golden)
+
+        over = [run async for run in client.list() if run.id == archive.run]
 
     assert old == fresh
+    assert [run.status for run in over] == [golden.ends]
 
 
-async def _outcome(client: Client, workflow: Any, argument: Any) -> object:
-    try:
-        return await client.run(workflow, argument)
-    except RunFailed as e:
-        return type(e.__cause__), str(e.__cause__)
+def test_each_golden_run_is_recorded() -> None:
+    """None of them is forgotten when a version is recorded."""
+    assert {file.stem for file in FILES} == set(RUNS)
