@@ -53,13 +53,14 @@ class Contender(NamedTuple):
                 )
                 for _ in range(processes)
             ]  # fmt: skip
-            return _together([self._figures(process) for process in running])
+            try:
+                return _together([self._figures(process) for process in running])
+            finally:  # when one has failed the others would wait for it
+                for process in running:
+                    process.kill()
 
     def _figures(self, process: subprocess.Popen[str]) -> dict[str, Any]:
-        try:
-            out, errors = process.communicate(timeout=TIMEOUT)
-        finally:
-            process.kill()
+        out, errors = process.communicate(timeout=TIMEOUT)
         if process.returncode:
             raise RuntimeError(f"{' '.join(self)} failed:\n{out}{errors}")
         figures: dict[str, Any] = json.loads(out.splitlines()[-1])
