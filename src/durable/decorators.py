@@ -136,6 +136,7 @@ class WorkflowFunction(Durable[P, R_co]):
     tags: Mapping[str, str] = {}
     detached: bool = False
     priority: int = 0
+    dedup_key: str = ""
 
     def options(
         self,
@@ -146,6 +147,7 @@ class WorkflowFunction(Durable[P, R_co]):
         tags: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
         detached: bool | None = None,
+        dedup_key: str | None = None,
     ) -> typing.Self:
         """The same workflow with options for the runs started through it.
 
@@ -156,6 +158,8 @@ class WorkflowFunction(Durable[P, R_co]):
             tags: text shown in lists.
             timeout: how long after its start a run fails unless it is over.
             detached: a child so started goes on when its parent is over.
+            dedup_key: while a run of the queue that carries it is not over, a start by a client
+                gives that run instead of a second one.
         """
         other = copy.copy(self)
         if id is not None:
@@ -172,6 +176,9 @@ class WorkflowFunction(Durable[P, R_co]):
             other.definition = dataclasses.replace(other.definition, timeout=_limit(timeout))
         if detached is not None:
             other.detached = detached
+        if dedup_key is not None:
+            check_id(dedup_key, what="dedup_key")
+            other.dedup_key = dedup_key
         return other
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[ChildHandle[R_co]]:
@@ -195,10 +202,23 @@ class WorkflowFunction(Durable[P, R_co]):
                 f"{self.name}.start was called outside a workflow, where it has no parent",
                 hint=f"write `client.start({self.name}, ...)`",
             )
+        self.refuse_dedup_key("a child has its id from its place in its parent")
         return ChildStart(
             scope, self.definition, (args, kwargs),
             run=self.run_id, tags=self.tags, owned=not self.detached, priority=self.priority,
         )  # fmt: skip
+
+    def refuse_dedup_key(self, why: str) -> None:
+        """Where something else already keeps runs apart.
+
+        Raises:
+            UsageError: the options give one.
+        """
+        if self.dedup_key:
+            raise UsageError(
+                f"dedup_key={self.dedup_key!r} of workflow {self.name}: {why}",
+                hint="leave it out here: it is for `client.start` and `client.run`",
+            )
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R_co]:
         """Run it inline, in a scope of its own, as part of the run that calls it."""

@@ -25,9 +25,10 @@ from durable.configuration import code_version, settings
 from durable.decorators import WorkflowFunction, code_for, workflows
 from durable.errors import Conflict, StoreUnavailable, UsageError
 from durable.protocol import records
-from durable.protocol.records import Holder, LockRecord, Result
-from durable.runtime import locks, markers, starting
+from durable.protocol.records import Holder, LockRecord, Result, Start
+from durable.runtime import deduplication, locks, markers, starting
 from durable.runtime.closing import Stopped
+from durable.runtime.deduplication import Begun
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.identity import Options
 from durable.runtime.surroundings import Progress
@@ -144,6 +145,9 @@ class Client(Coordination, Repair):
             InvalidArguments: they do not fit the function, or cannot be stored.
             Conflict: the id belongs to another workflow or another input.
             StoreUnavailable: the run may have started; ask again with the same id.
+
+        With `checkout.options(dedup_key=...)` the handle may be that of another run, which
+        carries the key and is not over.
         """
         request = self._request(workflow, args, kwargs)
         await self.store.check()
@@ -151,6 +155,9 @@ class Client(Coordination, Repair):
         if other is not None:
             return await self._handle_in(other, request.definition)
         with _may_have_started(request.run):
+            if request.start.dedup_key:
+                begun = await deduplication.start(self.store, request.run, request.start)
+                return self._handle_of_begun(request, begun)
             started = await starting.start(self.store, request.run, request.start)
             started = await self._revived(request, started)
         return self._handle_of(request, started)
@@ -177,10 +184,9 @@ class Client(Coordination, Repair):
             return await joined.result()
         worker = await self._hire(request.definition)
         try:
-            with _may_have_started(request.run):
-                written = await worker.start_here(request.run, request.start)
-                written = await self._revived(request, written)
-            handle: Handle[R] = self._handle_of(request, written)
+            handle: Handle[R] = await self._start_here(worker, request)
+            if handle.id != request.run:
+                return await handle.result()
             if handle.queue != request.start.queue:
                 # It exists in another queue, where its own marker is: this one is not its.
                 await self._let_go(worker, request.run)
@@ -273,6 +279,31 @@ class Client(Coordination, Repair):
                 token = self.store.system.token
                 await markers.wake(self.store, request.run, request.start, nonce=token)
         return started
+
+    def _handle_of_begun(self, request: Request, begun: Begun) -> Handle[Any]:
+        """Of the run that carries the key: this one, or another."""
+        if begun.run != request.run:
+            return Handle(self.store, begun.run, begun.start, code_for(begun.start))
+        requests.check_same(request, begun.start)
+        return Handle(self.store, request.run, begun.start, request.definition)
+
+    async def _start_here(self, worker: Worker, request: Request) -> Handle[Any]:
+        """Start the run and hold it; with a key it may be another run, left where it is."""
+
+        async def begin(store: Store, run: str, start: Start) -> Written | Refused:
+            if run == request.run:
+                return await worker.start_here(run, start)
+            return await starting.start(store, run, start)
+
+        with _may_have_started(request.run):
+            if request.start.dedup_key:
+                begun = await deduplication.start(
+                    self.store, request.run, request.start, begin=begin
+                )
+                return self._handle_of_begun(request, begun)
+            written = await begin(self.store, request.run, request.start)
+            written = await self._revived(request, written)
+        return self._handle_of(request, written)
 
     async def _handle_in(self, held: LockRecord, definition: WorkflowDefinition) -> Handle[Any]:
         """Of the run that holds a singleton's lock."""

@@ -107,7 +107,7 @@ class Repair:
         start = instances.anew(
             self.store, facts.start, keeps=bool(kept),
             input=facts.start.input if input is None else input,
-            tags={**facts.start.tags, "forked-from": id}, parent=None,
+            tags={**facts.start.tags, "forked-from": id}, parent=None, dedup_key="",
         )  # fmt: skip
         said = _said(f"fork of {id}", by, reason)
         copy = instances.Copy(

@@ -56,7 +56,7 @@ def build(
         workflow_version=definition.version, pinned=definition.pinned,
         tags=_checked_tags(workflow.tags), created=now, deadline=definition.deadline(now),
         lock=definition.lock(args, kwargs), priority=workflow.priority,
-        limited=definition.is_limited, label=definition.label,
+        limited=definition.is_limited, label=definition.label, dedup_key=workflow.dedup_key,
     )  # fmt: skip
     run = random_id(system) if workflow.run_id is None else workflow.run_id
     return Request(run, start, definition)

@@ -284,6 +284,10 @@ def pending_queue(name: str) -> str | None:
     return unquote(parts[1]) if len(parts) == 4 and parts[2] == "pending" else None
 
 
+def dedup_key(queue: str, key: str) -> str:
+    return f"{queue_folder(queue)}keys/{encode_part(key)}"
+
+
 def lock(key: str) -> str:
     return f"{LOCKS}{encode_part(key)}"
 

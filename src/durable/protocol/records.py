@@ -66,6 +66,7 @@ class Start(msgspec.Struct, omit_defaults=True):
     workflow_version: str = ""  # `@workflow(version=)`
     pinned: bool = False  # only workers that have that version may run it
     origin: Origin | None = None  # of the records that were kept from an earlier instance
+    dedup_key: str = ""  # of the runs of its queue that carry it one goes on
 
     @property
     def pin(self) -> str:
@@ -495,6 +496,19 @@ class Pending(msgspec.Struct, omit_defaults=True):
     nonce: str
     created: float = 0.0  # of the run
     request: Start | None = None
+
+
+class DedupClaim(msgspec.Struct, omit_defaults=True):
+    """`queues/<queue>/keys/<key>`: which run carries the key.
+
+    `request` is the whole start request, so that whoever meets the claim of a start that died can
+    finish it. `replaces`: the nonce of the tombstone that its `start` is to take the place of.
+    """
+
+    run: str
+    request: Start
+    nonce: str
+    replaces: str = ""
 
 
 class Starts(msgspec.Struct, omit_defaults=True):
