@@ -1,0 +1,1 @@
+"""What the commands take, by theme; `durable.cli.parsing` puts them together."""
