@@ -464,3 +464,38 @@ def test_a_parent_learns_that_its_child_was_restarted(backend: str) -> None:
             assert await w.result("r") == "gone"
 
     run(backend, main)
+
+
+def test_a_fork_takes_back_only_what_it_did_itself(backend: str) -> None:
+    """What it shares with a run that has completed is that run's."""
+
+    @a_step
+    async def refund(what: str) -> None:
+        ran.append(f"refund {what}")
+
+    @a_step(retry=ONCE, undo=refund)
+    async def charge(what: str) -> str:
+        return await _does.call(what)
+
+    @a_workflow
+    async def flow() -> str:
+        await charge("shared")
+        await charge("own")
+        return await _does("last")
+
+    async def main() -> None:
+        async with world() as w:
+            await w.process()
+            await w.start("r", flow)
+            assert await w.result("r") == "last"
+            broken.add("last")
+
+            await _Repair(w.store).fork("r", "charge.2", new_id="f")
+
+            assert "last is broken" in await w.result("f")
+            assert ran == ["shared", "own", "last", "own", "last", "refund own"]
+            await _Repair(w.store).fork("f", "_does.1", new_id="g")
+            assert "last is broken" in await w.result("g")
+            assert ran[6:] == ["own", "last", "refund own"]
+
+    run(backend, main)

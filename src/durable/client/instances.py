@@ -118,8 +118,10 @@ class Copy:
 
         def keeps(fact: Fact | None) -> bool:
             match fact.kind if fact is not None else "":
-                case "steps" | "undo":
+                case "steps":
                     return fact is not None and fact.rest in kept
+                case "undo":  # what another run has done is not the fork's to take back
+                    return fact is not None and fact.rest in kept and self.run == self.source
                 case "waits":
                     return fact is not None and fact.rest in waits
                 case "epochs":  # without them nobody knows in which order records are

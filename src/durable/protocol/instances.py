@@ -26,7 +26,7 @@ def successes(steps: Iterable[Step]) -> set[str]:
     What a cancelled run did to clean up is not kept: at its end the retry cleans up again.
     """
     found = list(steps)
-    undone = {step.path.removeprefix(f"{UNDO}/") for step in found if step.kind == UNDO}
+    undone = _undone(found)
     return {
         step.path
         for step in found
@@ -35,6 +35,10 @@ def successes(steps: Iterable[Step]) -> set[str]:
         and not step.cleanup
         and step.path not in undone
     }
+
+
+def _undone(steps: Iterable[Step]) -> set[str]:
+    return {step.path.removeprefix(f"{UNDO}/") for step in steps if step.kind == UNDO}
 
 
 def renumbered(takes: Iterable[Take], kept: Collection[str]) -> list[Take]:
@@ -56,15 +60,15 @@ class Past(NamedTuple):
 
 
 def before(order: Iterable[Step], call: str, run: str) -> Past:
-    """What was recorded before `call`: a path, or a step's name.
+    """What was recorded before `call`: a path, or a step's name. What was undone is left out.
 
     Raises:
         NotFound: the run has recorded no such call.
     """
-    paths: set[str] = set()
-    for step in order:
+    found, paths = list(order), set[str]()
+    for step in found:
         if call in {step.path, step.name}:
-            return Past(paths, step.time)
+            return Past(paths - _undone(found), step.time)
         paths.add(step.path)
     raise NotFound(
         f"run {run!r} has recorded no call {call!r}",
