@@ -20,7 +20,6 @@ import anyio
 
 from durable import step, workflow
 from durable.client import Client
-from durable.decorators import workflows
 from durable.protocol import names
 from durable.protocol.leases import Terms
 from durable.protocol.retries import Retry
@@ -142,6 +141,10 @@ async def resting(seconds: float) -> None:
     await rest(seconds)
 
 
+# Not all that are registered: tests of other things have schedules, which cost a look.
+SERVED: Workflows = {w.name: w.definition for w in (measured, resting)}
+
+
 # -- at the HTTP server ----------------------------------------------------------------------------
 
 
@@ -205,7 +208,7 @@ async def picking_up() -> dict[str, Count]:
         Client(store) as client,
         anyio.create_task_group() as tasks,
     ):
-        worker = Worker(store, workflows(), _options("default"))
+        worker = Worker(store, SERVED, _options("default"))
         await tasks.start(worker.run)
         await _measure(client.start, "r", tape)
         tape.mark("started")
@@ -372,7 +375,7 @@ async def worker_of(
     store: Store, room: int = 1, served: Workflows | None = None
 ) -> AsyncIterator[Worker]:
     options = Options(renew_in_thread=False, grace=0, concurrency=room)
-    worker = Worker(store, served or workflows(), options)
+    worker = Worker(store, served or SERVED, options)
     async with anyio.create_task_group() as tasks:
         await tasks.start(worker.run)
         yield worker
