@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from durable import current, sleep
+from durable import current, every, sleep
 from durable.client import Client
 from durable.client.load import look_at_load
 from durable.decorators import step, workflow, workflows
@@ -110,6 +110,40 @@ async def test_a_pinned_run_that_was_never_taken_waits_too() -> None:
 
         await w.process()
         assert await w.result("r") == "old report"
+
+
+@workflow(name="versions-test family")
+async def family() -> str:
+    return (await report_1.options(id="child").start()).id
+
+
+@workflow(name="versions-test plain", version="3", pinned=True)
+def plain() -> str:
+    return current().version
+
+
+async def test_a_child_and_a_ticks_run_are_pinned_as_well() -> None:
+    """Whoever starts a run says which version it is for."""
+    async with world() as w:
+        await w.process(code=alone(family.definition))
+        await w.start("parent", family)
+        assert await w.result("parent") == "child"
+        client = Client(w.store)
+        await client.schedules.create("hourly", every("1h"), report_1)
+        tick = await client.schedules.trigger("hourly")
+        by_client = await client.start(report_1.options(id="by client"))
+
+        for run in ("child", tick, by_client.id):
+            assert (await w.facts(run)).start.pin == "1"
+
+
+async def test_plain_functions_are_pinned_alike() -> None:
+    """A workflow that runs in a thread has versions, too."""
+    async with world() as w:
+        await w.process()
+        await w.start("r", plain)
+
+        assert await w.result("r") == "3"
 
 
 def test_the_version_defined_last_is_the_workflow() -> None:

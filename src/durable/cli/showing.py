@@ -120,7 +120,7 @@ def _document(shown: _Shown) -> dict[str, object]:
     failure = result.failure if result is not None else None
     return {
         "run": shown.run, "workflow": shown.start.workflow, "instance": shown.start.instance,
-        "version": shown.start.workflow_version or None,
+        "version": shown.start.workflow_version or None, "pinned": shown.start.pinned,
         "queue": shown.start.queue, "tags": shown.start.tags, "started": shown.start.created,
         "status": str(shown.status), "reason": shown.status.reason or None,
         "ended": None if result is None else result.time,
@@ -156,7 +156,8 @@ def _print(shown: _Shown) -> None:
     output.fields(
         [
             ("run", shown.run), ("workflow", start.workflow),
-            ("version", start.workflow_version), ("status", shown.status),
+            ("version", f"{start.pin}, pinned" if start.pin else start.workflow_version),
+            ("status", shown.status),
             ("why", shown.status.reason), ("queue", start.queue), ("tags", tags),
             ("started", output.moment(start.created)), ("took", lasted),
             ("cancel", _said_of(shown.cancel)),
