@@ -377,6 +377,31 @@ def test_every_live_run_is_checked_before_a_deploy(folder: Path) -> None:
     assert [run["run"] for run in live.document["runs"]] == ["open"]
 
 
+VERSIONED = """
+from durable import workflow
+
+@workflow(name="versioned", version="{version}", pinned=True)
+async def versioned() -> str: ...
+"""
+
+
+def test_a_pinned_run_is_stranded_by_code_without_its_version(folder: Path) -> None:
+    """It is told before the deploy, as a run of a workflow that is not there would be."""
+    file, every = folder / "versioned.py", ("replay", "--all", "--target", "versioned.py")
+    file.write_text(VERSIONED.format(version="1"))
+    durable("start", "versioned.py", "--id", "old", folder=folder)
+    assert durable(*every, folder=folder).code == 0
+
+    file.write_text(VERSIONED.format(version="2"))
+    stranded = durable(*every, folder=folder)
+    assert stranded.code == 6
+    assert "pinned to version '1', which no target defines" in stranded.out
+
+    both = VERSIONED.format(version="1").replace("def versioned", "def old")
+    file.write_text(both + VERSIONED.format(version="2"))
+    assert durable(*every, folder=folder).code == 0
+
+
 def test_a_replay_needs_a_run(cli: Cli) -> None:
     """Neither a run nor --all is an error that shows both."""
     done = cli("replay", "--target", FLOWS)

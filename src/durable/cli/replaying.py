@@ -15,7 +15,7 @@ from durable.cli.targets import served
 from durable.client import Client, archives, connect, reading
 from durable.client.replaying import Replay, Watch, compare
 from durable.errors import NeedsAttention, UnknownWorkflow, UsageError
-from durable.runtime.definitions import WorkflowDefinition
+from durable.runtime.definitions import WorkflowDefinition, code_for
 from durable.store import Store
 
 Known = Mapping[str, WorkflowDefinition]
@@ -47,10 +47,11 @@ async def _replay(arguments: argparse.Namespace, known: Known) -> Replay:
 
 async def _replay_in(store: Store, run: str, known: Known, watch: Watch) -> Replay:
     facts = await reading.load(store, run)
-    definition = known.get(facts.start.workflow)
+    definition = code_for(known, facts.start)
     if definition is None:
+        pinned = f" and pinned to version {facts.start.pin!r}" if facts.start.pin else ""
         raise UnknownWorkflow(
-            f"run {run!r} is of workflow {facts.start.workflow!r}, which no target defines",
+            f"run {run!r} is of workflow {facts.start.workflow!r}{pinned}, which no target defines",
             hint=f"name the file or module: durable replay {run} --target ...",
             run=run,
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 from durable.protocol import names
 from durable.protocol.queues import Queue
-from durable.protocol.records import NEVER, LockRequest
+from durable.protocol.records import NEVER, LockRequest, Start
 from durable.protocol.retries import Retry
 from durable.protocol.schedules import Schedule
 from durable.protocol.singletons import Singleton
@@ -130,6 +130,12 @@ def serves(workflows: Workflows, workflow: str, pin: str = "") -> bool:
     """
     known = workflows.get(workflow)
     return known is not None and (not pin or known.for_runs_of(pin, pinned=True) is not None)
+
+
+def code_for(workflows: Workflows, start: Start) -> WorkflowDefinition | None:
+    """The code for a run: of its own version, else, unless it is pinned, that defined last."""
+    known = workflows.get(start.workflow)
+    return known and known.for_runs_of(start.workflow_version, pinned=start.pinned)
 
 
 def shown(workflows: Workflows) -> list[str]:

@@ -13,14 +13,14 @@ import anyio
 
 from durable.errors import RunCancelled, StoreError
 from durable.protocol import failures, values
-from durable.protocol.records import Cancel, Result, Start
+from durable.protocol.records import Cancel, Result
 from durable.runtime import finishing, fit, leaving, markers, opening, timers, undoing
 from durable.runtime.admission import Admission, Admitted, Queued, Turned
 from durable.runtime.cancelling import message
 from durable.runtime.children import cancel_orphan
 from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped, corrupt
 from durable.runtime.custody import Custody
-from durable.runtime.definitions import WorkflowDefinition, Workflows
+from durable.runtime.definitions import WorkflowDefinition, Workflows, code_for
 from durable.runtime.execution import Execution
 from durable.runtime.facts import CorruptFact, Facts
 from durable.runtime.flags import read as read_flag
@@ -137,17 +137,11 @@ class Runner:
             # Nobody has begun it, so there is nothing to clean up.
             failure = failures.from_exception(RunCancelled(message(self.run, facts.cancel)))
             return await self._end(facts, finishing.of_turned(Turned(failure, cancelled=True)))
-        definition = self._code_for(facts.start)
+        definition = code_for(self._workflows, facts.start)
         if definition is None or self._is_leaving():
             await custody.give_back()
             return True
         return await self._admit(facts, definition)
-
-    def _code_for(self, start: Start) -> WorkflowDefinition | None:
-        known = self._workflows.get(start.workflow)
-        if known is None:
-            return None
-        return known.for_runs_of(start.workflow_version, pinned=start.pinned)
 
     async def _admit(self, facts: Facts, definition: WorkflowDefinition) -> bool:
         custody = self._custody
