@@ -11,7 +11,7 @@ import pytest
 from durable.client import Client, purging
 from durable.errors import Conflict, NotFound, RunFailed
 from durable.protocol import names, records
-from durable.protocol.records import History, Start
+from durable.protocol.records import Attention, History, Start
 from durable.runtime.worker import Worker
 from durable.store import Store
 from durable.store.memory import Bucket, Call, MemoryBackend
@@ -99,6 +99,20 @@ async def test_a_late_wake_of_a_purged_run_is_cleared_away(
         worker.stop()
 
     assert shop.ran == []
+    assert _left(bucket, "order-1") == {"runs/order-1/start"}
+
+
+async def test_a_late_flag_of_a_purged_run_is_cleared_away(bucket: Bucket, store: Store) -> None:
+    """A worker flagged the run while it was purged: other code looks once, and takes it down."""
+    async with Client(store) as client:
+        await client.run(checkout.options(id="order-1"), "A-1")
+        await _settle(bucket, "order-1")
+        await purging.purge(store, "order-1")
+    flag = Attention("order-1", "gone", checkout.name, "drift", "other code", "nonce", 0.0)
+    await store.create(names.attention("default", "order-1"), records.encode(flag), nonce="nonce")
+
+    await Worker(store, {checkout.name: checkout.definition}).run(until_idle=True)
+
     assert _left(bucket, "order-1") == {"runs/order-1/start"}
 
 

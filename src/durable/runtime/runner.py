@@ -24,6 +24,7 @@ from durable.runtime.definitions import WorkflowDefinition, Workflows, code_for
 from durable.runtime.execution import Execution
 from durable.runtime.facts import CorruptFact, Facts
 from durable.runtime.flags import read as read_flag
+from durable.runtime.flags import unflag
 from durable.runtime.markers import Held
 from durable.runtime.surroundings import Progress
 
@@ -121,6 +122,8 @@ class Runner:
             return await self._ask_for_attention(None, corrupt(f"run {self.run!r}: {e}"))
         if facts.start.tombstone:  # purged: what a late wake has left is cleared away
             custody.drop_timer()
+            if self.held.marker.flagged:  # else other code would wake it again and again
+                await unflag(custody.store, self.held.marker.queue, self.run)
             finishing.delete_marker(custody)
             return True
         if facts.start.queue != self.held.marker.queue:
