@@ -46,6 +46,7 @@ REQUIRED = {
     "records.QueueRecord": "name nonce",
     "records.Slot": "run instance workflow since nonce",
     "records.Pending": "run instance workflow nonce",
+    "records.DedupClaim": "run request nonce",
     "records.Starts": "nonce",
     "records.Pauses": "nonce",
     "records.ScheduleRecord": "name workflow input schedule nonce",
@@ -122,7 +123,7 @@ def example_of(info: msgspec.inspect.Type) -> Any:
         case msgspec.inspect.RawType():
             return msgspec.Raw(b"1")
         case msgspec.inspect.StructType(cls=cls):
-            return msgspec.convert(least(cls), cls)
+            return msgspec.json.decode(msgspec.json.encode(least(cls)), type=cls)
         case _:
             raise AssertionError(f"no example of {info}")
 
