@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 import anyio
+import msgspec
 import pytest
 
 from durable import gather, now, patched, random, step, uuid, workflow
@@ -276,8 +277,8 @@ async def test_a_fork_needs_a_call_and_a_free_id(client: Client) -> None:
         await client.fork("x", "toil.2", new_id="x")
 
 
-def _raw(value: object) -> records.msgspec.Raw:
-    return records.msgspec.Raw(json.dumps(value).encode())
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(value).encode())
 
 
 # -- skip -----------------------------------------------------------------------------------------
@@ -424,4 +425,4 @@ async def test_a_run_that_needs_attention_goes_on_when_retried(
 def test_the_claim_that_closes_a_copy_is_an_epoch() -> None:
     """It is read back like every other."""
     claim = Epoch(3, "", "retry by ann", "wake", "n", 1.0)
-    assert records.msgspec.json.decode(records.encode(claim), type=Epoch) == claim
+    assert msgspec.json.decode(records.encode(claim), type=Epoch) == claim

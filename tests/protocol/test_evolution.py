@@ -69,7 +69,7 @@ def kinds(module: ModuleType) -> dict[str, type[msgspec.Struct]]:
         for name, kind in vars(module).items()
         if inspect.isclass(kind)
         and issubclass(kind, msgspec.Struct)
-        and kind.__module__ == module.__name__
+        and f"{kind.__module__}.".startswith(f"{module.__name__}.")
     }
 
 
@@ -130,7 +130,7 @@ def example_of(info: msgspec.inspect.Type) -> Any:
 
 def test_every_record_is_known_here() -> None:
     """A new kind of record is added to the list with what it must have."""
-    assert list(KINDS) == list(REQUIRED)
+    assert set(KINDS) == set(REQUIRED)
 
 
 @pytest.mark.parametrize("name", REQUIRED)
