@@ -14,7 +14,10 @@ from durable.decorators import step, workflow
 from durable.errors import UsageError
 from durable.protocol import names
 from durable.runtime import asking, lines
+from durable.runtime import slots as slots_of
+from durable.runtime.facts import read_start
 from durable.runtime.scopes import current
+from durable.runtime.slots import Listed, Slots
 from durable.store.memory import Call, Fault
 from tests.runtime.world import World, world
 
@@ -360,3 +363,22 @@ def test_limits_that_cannot_be(make: Any, said: str) -> None:
     """Refused where they are written."""
     with pytest.raises(UsageError, match=said):
         make()
+
+
+async def test_who_stands_in_line_again_has_a_place_that_nobody_saw() -> None:
+    """A dispatcher that is about to delete the place of the run's last turn leaves the new one."""
+    async with world() as w:
+        await w.start("a", single)
+        await w.start("b", single)
+        slots = Slots(w.store, ONE.record())
+        holder, start = await read_start(w.store, "a"), await read_start(w.store, "b")
+        assert holder is not None
+        assert start is not None
+        assert await slots.make("a", holder, Listed()) is not None
+        seen = await w.store.read(slots_of.pending_name("b", start))
+        assert seen is not None
+
+        assert await slots.admit("b", start, hint=-1) is None
+        await w.store.delete(seen.name, seen.generation)
+
+        assert "b" in [pending.run for _, pending in await slots.waiting()]

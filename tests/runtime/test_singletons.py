@@ -11,7 +11,7 @@ import pytest
 
 from durable import sleep
 from durable.decorators import step, workflow
-from durable.protocol import failures, names, records
+from durable.protocol import failures, moments, names, records
 from durable.protocol.records import LockRecord
 from durable.runtime import asking, singletons
 from durable.runtime.scopes import current
@@ -61,6 +61,7 @@ def singleton(on_conflict: Any, **options: Any) -> Any:
 SKIP, RAISE, JOIN = singleton("skip"), singleton("raise"), singleton("join")
 QUEUE, REPLACE = singleton("queue"), singleton("replace")
 WAIT, BRIEF = singleton("wait"), singleton("wait", max_wait="20s")
+TRIES = singleton("wait", max_attempts=3, attempt_every="20s")
 BOUND = singleton("queue", lock_ttl="40s")
 
 
@@ -197,6 +198,42 @@ async def test_a_bounded_wait_ends_with_an_error() -> None:
         assert 20 <= w.store.now() - began < 30
         assert [n for n in w.there() if "/wait/" in n] == []
         assert await w.result("a") == "a"
+
+
+async def test_a_wait_of_some_attempts_is_parked_in_between() -> None:
+    """It asks at once and every 20 s, is woken for no other reason, and fails after the third."""
+    async with world() as w:
+        await w.process()
+        await w.start("a", TRIES, 100.0)
+        await w.until(lambda: bodies == ["a"])
+        began = w.store.now()
+        await w.start("b", TRIES)
+        for attempt in (1, 2):
+            due = moments.stamp(began + 20 * attempt)
+            await w.until(
+                lambda due=due: any(names.timer_due(n) >= due for n in w.hints("timers/"))
+            )
+            await w.until(lambda: not any(n.endswith("-b") for n in w.hints("live/")))
+            assert len(w.hints("timers/")) == 1
+        raised = await error(w, "b")
+
+        assert "after waiting 40 s" in str(raised)
+        assert 40 <= w.store.now() - began < 50
+        assert await w.result("a") == "a"
+
+
+async def test_attempts_do_not_delay_who_is_woken() -> None:
+    """The end of the holder wakes the run between two attempts."""
+    async with world() as w:
+        await w.process()
+        await w.start("a", TRIES, 25.0)
+        await w.until(lambda: bodies == ["a"])
+        await w.start("b", TRIES, 1.0)
+        assert await w.result("a") == "a"
+        ended = w.store.now()
+        assert await w.result("b") == "b"
+
+        assert w.store.now() - ended < 10
 
 
 async def test_replace_cancels_the_holder_and_who_waits_ahead() -> None:

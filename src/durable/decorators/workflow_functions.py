@@ -17,7 +17,7 @@ from durable.protocol.names import check_id
 from durable.protocol.queues import Queue, check_priority
 from durable.protocol.retries import Duration
 from durable.protocol.schedules import Schedule
-from durable.protocol.singletons import Key, OnConflict
+from durable.protocol.singletons import ATTEMPT_EVERY, Key, OnConflict
 from durable.protocol.singletons import singleton as checked_singleton
 from durable.protocol.ticks import check_name as check_schedule_name
 from durable.runtime.branches import inline
@@ -180,6 +180,8 @@ def workflow(
     on_conflict: OnConflict = "raise",
     max_wait: Duration | None = None,
     lock_ttl: Duration | None = None,
+    max_attempts: int | None = None,
+    attempt_every: Duration = ATTEMPT_EVERY,
     label: str = "",
     version: str = "",
     pinned: bool = False,
@@ -198,6 +200,8 @@ def workflow(
     on_conflict: OnConflict = "raise",
     max_wait: Duration | None = None,
     lock_ttl: Duration | None = None,
+    max_attempts: int | None = None,
+    attempt_every: Duration = ATTEMPT_EVERY,
     label: str = "",
     version: str = "",
     pinned: bool = False,
@@ -225,6 +229,8 @@ def workflow(
             other's; `wait` or `queue`: it waits its turn, parked; `replace`: it cancels the
             other first.
         max_wait: after so long a waiting run fails with SingletonTaken.
+        max_attempts: after so many attempts to get the lock, too; the first is made at once.
+        attempt_every: between two attempts, in which the run is parked.
         lock_ttl: after so long others may go on although the run is not over.
         label: only workers that have it run this: `durable worker --label gpu`.
         version: recorded when a run starts, shown, and told by `current().version`. Runs of other
@@ -236,7 +242,10 @@ def workflow(
     Raises:
         InvalidDefinition: the function cannot be a workflow, or a type cannot be stored.
     """
-    alone = checked_singleton(singleton, on_conflict=on_conflict, max_wait=max_wait, ttl=lock_ttl)
+    alone = checked_singleton(
+        singleton, on_conflict=on_conflict, max_wait=max_wait, ttl=lock_ttl,
+        max_attempts=max_attempts, attempt_every=attempt_every,
+    )  # fmt: skip
 
     def decorate(fn: Callable[..., Any]) -> WorkflowFunction[Any, Any]:
         in_queue, limits = _queue(queue)

@@ -11,6 +11,7 @@ the lock becomes free, and who comes later lets it go first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -24,6 +25,7 @@ OnConflict = Literal["skip", "raise", "join", "wait", "queue", "replace"]
 Key = str | Callable[..., str]
 Seconds = durations.Duration | None
 
+ATTEMPT_EVERY = "10s"
 LOCK_PATH = "lock"  # of the wait; calls have an ordinal or a key in their path
 
 
@@ -35,12 +37,16 @@ class Singleton:
         key: of the lock, or a function of the workflow's arguments that gives it.
         max_wait: seconds; None: for ever.
         ttl: seconds; None: for as long as the run goes on.
+        attempts: how often a run asks for the lock; None: only when it is woken.
+        pause: seconds between two of them.
     """
 
     key: Key
     on_conflict: OnConflict
     max_wait: float | None = None
     ttl: float | None = None
+    attempts: int | None = None
+    pause: float = 0.0
 
     def request(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> LockRequest:
         """What a run with these arguments asks for.
@@ -57,11 +63,19 @@ class Singleton:
                 hint="return text, such as an id among the arguments",
             )
         check_id(key, what="key of a singleton")
-        return LockRequest(key, self.on_conflict, self.max_wait, self.ttl)
+        return LockRequest(
+            key, self.on_conflict, self.max_wait, self.ttl, self.attempts, self.pause
+        )
 
 
 def singleton(
-    key: Key | None, *, on_conflict: OnConflict, max_wait: Seconds, ttl: Seconds
+    key: Key | None,
+    *,
+    on_conflict: OnConflict,
+    max_wait: Seconds,
+    ttl: Seconds,
+    max_attempts: int | None = None,
+    attempt_every: durations.Duration = ATTEMPT_EVERY,
 ) -> Singleton | None:
     """The options of `@workflow`, checked; None: it is no singleton.
 
@@ -74,20 +88,50 @@ def singleton(
             f"on_conflict={on_conflict!r}: {', '.join(map(repr, get_args(OnConflict)))}"
         )
     if key is None:
-        if max_wait is not None or ttl is not None:
+        if max_wait is not None or ttl is not None or max_attempts is not None:
             raise InvalidDefinition(
-                "max_wait and lock_ttl are options of a singleton: give its key"
+                "max_wait, max_attempts and lock_ttl are options of a singleton: give its key"
             )
         return None
-    if max_wait is not None and on_conflict not in {"wait", "queue", "replace"}:
-        raise InvalidDefinition(f"on_conflict={on_conflict!r} does not wait, so max_wait= is none")
+    bounds = {"max_wait": max_wait, "max_attempts": max_attempts}
+    for name, bound in bounds.items():
+        if bound is not None and on_conflict not in {"wait", "queue", "replace"}:
+            raise InvalidDefinition(
+                f"on_conflict={on_conflict!r} does not wait, so {name}= is no use"
+            )
+    pause = durations.seconds(attempt_every)
+    if max_attempts is not None and (max_attempts < 1 or pause <= 0):
+        raise InvalidDefinition(
+            f"max_attempts={max_attempts!r}, attempt_every={attempt_every!r}: at least one "
+            "attempt, and some time between two"
+        )
     if isinstance(key, str):
         check_id(key, what="key of a singleton")
     return Singleton(
         key, on_conflict,
         None if max_wait is None else durations.seconds(max_wait),
         None if ttl is None else durations.seconds(ttl),
+        max_attempts, 0.0 if max_attempts is None else pause,
     )  # fmt: skip
+
+
+def gives_up(request: LockRequest, began: float) -> float | None:
+    """When a run that began to wait then waits no more; None: never.
+
+    The last attempt is made at that moment, the first when the wait began.
+    """
+    bounds = [] if request.max_wait is None else [began + request.max_wait]
+    if request.attempts is not None:
+        bounds.append(began + (request.attempts - 1) * request.pause)
+    return min(bounds, default=None)
+
+
+def next_attempt(request: LockRequest, began: float, now: float) -> float:
+    """When a run that waits asks again although nobody has woken it; infinity: never."""
+    if request.attempts is None:
+        return math.inf
+    made = math.floor((now - began) / request.pause)
+    return next(at for k in (1, 2) if (at := began + (made + k) * request.pause) > now)
 
 
 def is_ours(lock: LockRecord | None, run: str, instance: str) -> bool:

@@ -169,7 +169,8 @@ class Admission:
         if wait.due is not None and wait.due <= store.now():
             error = taken(run, again, waited=wait.due - wait.time)
             return Turned(failures.from_exception(error))
-        return _parked(again, wait)
+        asks = singletons.next_attempt(request, wait.time, store.now())
+        return _parked(again, wait, asks)
 
 
 def lock_wait(facts: Facts) -> Wait | None:
@@ -177,8 +178,9 @@ def lock_wait(facts: Facts) -> Wait | None:
     return next((wait for wait in facts.waits if wait.path == LOCK_PATH), None)
 
 
-def _parked(held: LockRecord, wait: Wait) -> Parked:
-    ends = min(singletons.expires(held), math.inf if wait.due is None else wait.due)
+def _parked(held: LockRecord, wait: Wait, asks: float) -> Parked:
+    due = math.inf if wait.due is None else wait.due
+    ends = min(singletons.expires(held), due, asks)
     why = f"for lock {held.key!r}, which run {held.run!r} holds"
     return Parked(LOCK_PATH, None if ends == math.inf else ends, why)
 

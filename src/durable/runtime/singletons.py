@@ -104,7 +104,7 @@ async def is_free(store: Store, lock: LockRecord) -> bool:
 async def begin_wait(store: Store, run: str, start: Start, request: LockRequest) -> Wait:
     """Claim the wait, whose deadline holds from now on whatever happens, and stand in line."""
     now = store.now()
-    due = None if request.max_wait is None else now + request.max_wait
+    due = singletons.gives_up(request, now)
     wait = Wait(LOCK_PATH, "lock", request.key, 0, store.system.token(), now, due)
     name = names.wait(run, start.instance, LOCK_PATH)
     answer = await store.create(name, records.encode(wait), nonce=wait.nonce)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from durable import catalog
+from durable.catalog import Contention
 from durable.protocol import moments, names, queues, records
 from durable.protocol.queues import Rate
 from durable.protocol.records import Pending, QueueRecord, Slot, Start, Starts
@@ -113,14 +114,30 @@ class Slots:
             if not await self._is_anybody_ahead(run) and await self.reserve(1):
                 if (held := await self.make(run, start, listed)) is not None:
                     return held
-        pending = pending_of(run, start, nonce=self._store.system.token())
-        name = pending_name(run, start)
-        await self._store.create(
-            name, records.encode(pending), nonce=pending.nonce, read_back=False
-        )
+        await self._stand(run, start)
         # A slot that became free meanwhile has not seen us: this look is for it.
         await self.dispatch()
         return (await self.all()).held(run, start.instance)
+
+    async def _stand(self, run: str, start: Start) -> None:
+        """Be in line, by an object that nobody has seen yet.
+
+        One that is there may be of an earlier turn: who gave the run its slot then is about to
+        delete it, by the generation that it has seen.
+        """
+        name = pending_name(run, start)
+        contention = Contention(self._store, name)
+        stored = None
+        while True:
+            pending = pending_of(run, start, nonce=self._store.system.token())
+            written = await catalog.put(
+                self._store, name, stored, records.encode(pending), nonce=pending.nonce
+            )
+            if isinstance(written, Written):
+                return
+            if stored is not None:
+                await contention.lost()
+            stored = written.current
 
     async def _is_anybody_ahead(self, run: str) -> bool:
         return any(pending.run != run for _, pending in await self.waiting(1))

@@ -17,13 +17,15 @@ NEVER = 0.0  # a deadline that is none; msgspec leaves out a default only if it 
 class LockRequest(msgspec.Struct, omit_defaults=True):
     """The singleton that a run is to be: see durable.protocol.singletons.
 
-    `max_wait` and `ttl` in seconds.
+    `max_wait`, `ttl` and `pause` (between two of the `attempts`) in seconds.
     """
 
     key: str
     on_conflict: Literal["skip", "raise", "join", "wait", "queue", "replace"]
     max_wait: float | None = None
     ttl: float | None = None
+    attempts: int | None = None
+    pause: float = 0.0
 
 
 class Parent(msgspec.Struct, omit_defaults=True):
