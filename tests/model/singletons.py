@@ -8,7 +8,7 @@ What must hold: of the instances that `start` names, no two go on at once; and w
 can happen, nobody is left waiting.
 
 `CODE` is what the code does; each of the others leaves out one part of it, and is wrong:
-`test_singletons` shows it.
+`test_singleton_locks` shows it.
 """
 
 from __future__ import annotations
