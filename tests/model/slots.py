@@ -165,8 +165,8 @@ def _dispatches(rule: Rule, state: State, i: int, dispatcher: Dispatcher) -> Sta
             left = state if seen is None else _slot(state, None)
             return _dispatcher(left, i, Dispatcher())
         case "wake":
-            then = Dispatcher("out of line", run, place=place) if place else Dispatcher()
-            return _dispatcher(_wake(state, run), i, then)
+            after = Dispatcher("out of line", run, place=place) if place else Dispatcher()
+            return _dispatcher(_wake(state, run), i, after)
         case "out of line":
             return _dispatcher(_out_of_line(state, dispatcher), i, Dispatcher())
     return state
