@@ -29,7 +29,8 @@ async def parcel(item: str) -> str:
 @workflow
 async def order(items: list[str]) -> str:
     children = [await parcel.start(item) for item in items]
-    packed = []
+    packed: list[str] = []
+    broken = ""
     for child, item in zip(children, items, strict=True):
         try:
             packed.append(await child.result())

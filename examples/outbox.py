@@ -52,9 +52,9 @@ async def main() -> None:
         await tasks.start(worker.run)
         await drained.wait()
         worker.stop()
-        left = [doc.key async for doc in client.docs.list("mail/")]
-    print("batches:", *batches)
-    print(f"sent: {len(sent)}, different ones: {len(set(sent))}, pending: {len(left)}")
+        left = len([doc.key async for doc in client.docs.list("mail/")])
+        print("batches:", *batches)
+        print(f"sent: {len(sent)}, different ones: {len(set(sent))}, pending: {left}")
 
 
 anyio.run(main)
