@@ -242,13 +242,15 @@ def _find_python(version: str) -> str | None:
 
 
 def _replay_python(session: nox.Session, version: str, base: str) -> str:
-    """An environment with durable and the two packages it cannot be imported without."""
+    """An environment with durable and the three packages it cannot be imported without."""
     folder = Path(session.cache_dir).resolve() / f"replay-{version}"
     python = folder / "bin" / "python"
     ready = folder / "ready"
     if not ready.exists():
         needed = [
-            r for r in PROJECT["project"]["dependencies"] if r.startswith(("anyio", "msgspec"))
+            r
+            for r in PROJECT["project"]["dependencies"]
+            if r.startswith(("anyio", "cronsim", "msgspec"))
         ]
         pip = (str(python), "-m", "pip", "install")
         session.run(base, "-m", "venv", "--clear", str(folder), external=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from durable import decorators
 from durable.cli.targets import load_all, load_one
+from durable.decorators import registry
 from durable.errors import InvalidDefinition, UnknownWorkflow, UsageError
 
 CODE = """
@@ -23,7 +23,7 @@ async def flow() -> None: ...
 @pytest.fixture(autouse=True)
 def _clean(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test is a process of its own, as far as loading goes."""
-    monkeypatch.setattr(decorators, "_registry", {})
+    monkeypatch.setattr(registry, "_registry", {})
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path

@@ -10,8 +10,7 @@ import anyio
 import msgspec
 import pytest
 
-from durable import decorators
-from durable.decorators import step, workflow
+from durable.decorators import registry, step, workflow
 from durable.protocol import names, records, ticks
 from durable.protocol.records import ScheduleRecord
 from durable.protocol.schedules import Schedule, cron, delay, every
@@ -47,7 +46,7 @@ def _scheduled() -> Iterator[None]:
     """Decorated for the time of a test: workers of other tests serve all there is."""
     made = workflow(name="schedule-test often", schedule=every("5m"))(often)
     yield
-    del decorators._registry[type(made.definition), made.name]
+    del registry._registry[type(made.definition), made.name]
 
 
 @step(name="schedule-test take")

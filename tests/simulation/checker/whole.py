@@ -111,15 +111,21 @@ def nothing_is_left(case: Case) -> Iterator[str]:
                 last = case.mutations[name][-1]
                 alive = record(last).get("state", "alive") == "alive"
                 # Where the store was too slow for a delete in time, the lease runs out.
-                tried = any(f.verb == "delete" and f.name == name for f in case.by_kind["call"])
-                if alive and not tried and last.who not in killed | stopped:
+                if (
+                    alive
+                    and not _deletion_was_tried(case, name)
+                    and last.who not in killed | stopped
+                ):
                     yield f"the lease of {last.who} is left"
             case "presence":
                 last = case.mutations[name][-1]
-                told = [f.order for f in case.by_kind["happened"] if f.what == "told to end"
+                told = [f.at for f in case.by_kind["happened"] if f.what == "told to end"
                         and f.who == last.who]  # fmt: skip
-                in_time = not told or last.order < told[0]
-                if last.who not in killed | stopped and in_time and not case.by_kind["fault"]:
+                # Told to end before the answer came, it does not know what to delete.
+                in_time = not told or last.at + LATE_SECONDS < told[0]
+                disturbed = last.who in killed | stopped or case.by_kind["fault"]
+                # As for leases: the hint is tidied once it is old.
+                if in_time and not disturbed and not _deletion_was_tried(case, name):
                     yield f"the presence of {last.who} is left"
             case "timers":
                 # One that is not due yet wakes its run once more, and is deleted then. One whose
@@ -193,3 +199,7 @@ WHOLE_RULES: list[Callable[[Case], Iterator[str]]] = [
     histories_are_complete,
     no_object_is_hot,
 ]
+
+
+def _deletion_was_tried(case: Case, name: str) -> bool:
+    return any(fact.verb == "delete" and fact.name == name for fact in case.by_kind["call"])
