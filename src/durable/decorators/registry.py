@@ -15,7 +15,8 @@ _registry: dict[tuple[type[Definition], str], Definition] = {}
 
 def workflows() -> dict[str, WorkflowDefinition]:
     """Every workflow decorated in this process, by name."""
-    return {d.name: d for d in _registry.values() if isinstance(d, WorkflowDefinition)}
+    # A copy: another thread may be importing a module that defines more.
+    return {d.name: d for d in list(_registry.values()) if isinstance(d, WorkflowDefinition)}
 
 
 def code_for(start: Start) -> WorkflowDefinition | None:
@@ -26,7 +27,7 @@ def code_for(start: Start) -> WorkflowDefinition | None:
 
 def steps() -> dict[str, StepDefinition]:
     """Every step decorated in this process, by name."""
-    return {d.name: d for d in _registry.values() if isinstance(d, StepDefinition)}
+    return {d.name: d for d in list(_registry.values()) if isinstance(d, StepDefinition)}
 
 
 def register(definition: Definition) -> None:
