@@ -22,6 +22,10 @@ import anyio.lowlevel
 
 T = TypeVar("T")
 
+# Runs an async function, with arguments, in a new event loop of the calling thread, to its end.
+RunLoop = Callable[..., object]
+run_asyncio: RunLoop = partial(anyio.run, backend="asyncio")
+
 
 def native_loop() -> Any:
     """The running asyncio event loop, or trio's token."""
@@ -71,20 +75,23 @@ def caller() -> Callable[[Callable[[], object]], bool]:
     return call
 
 
-class _IoThread:
+class IoThread:
     """A thread with an asyncio event loop that does what other event loops ask of it.
+
+    Args:
+        run_loop: runs that event loop.
 
     Attributes:
         loop: the event loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run_loop: RunLoop = run_asyncio) -> None:
         self._ready = threading.Event()
         self.loop: Any = None
         self._soon: Callable[..., object]
         self._tasks: anyio.abc.TaskGroup
         threading.Thread(
-            target=partial(anyio.run, self._main, backend="asyncio"),
+            target=partial(run_loop, self._main),
             name="durable: requests of trio, renewals of leases",
             daemon=True,  # nothing in it needs to be finished when the process ends
         ).start()
@@ -127,15 +134,15 @@ class _IoThread:
 
 
 _starting = threading.Lock()
-_thread: _IoThread | None = None
+_thread: IoThread | None = None
 
 
-def io_thread() -> _IoThread:
+def io_thread() -> IoThread:
     """The one of this process, started when it is first asked for."""
     global _thread  # noqa: PLW0603  # one per process is the point
     with _starting:
         if _thread is None:
-            _thread = _IoThread()
+            _thread = IoThread()
         return _thread
 
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import monotonic
-from time import sleep as pause  # it blocks the event loop, which is the point
 from typing import Any
 
 import anyio
+import anyio.abc
 import anyio.lowlevel
 import pytest
 
 from durable.client import Client
 from durable.errors import LeaseLost, LeaseRefused, LeaseTaken
-from durable.leases import Refuse, Taken
-from durable.protocol.leases import Terms
+from durable.leases import LeaseHolder, Refuse, Taken
+from durable.leases.holder import Wanted
+from durable.loops import IoThread
 from durable.store import Store
 from durable.store.memory import Bucket, Fault, MemoryBackend
+from tests.facts import until
 from tests.primitives.world import HOUR, World, lease
-from tests.runtime.clocks import BACKENDS, SECONDS_MAX, virtual
+from tests.runtime.by_hand import ClockByHand
+from tests.runtime.clocks import BACKENDS, virtual
 
 TTL = 20.0
-BRIEF = Terms.tight(ttl=1.2, margin=0.2)  # taken by others after 1.4 s
-RENEWALS = 5  # of it, one every 0.4 s
 
 pytestmark = pytest.mark.anyio
 
@@ -273,39 +272,48 @@ async def _renew(held: Any) -> None:
 # -- a body that blocks its event loop -------------------------------------------------------------
 
 
+class Threaded:
+    """Leases that are kept in a thread, on a clock that the test moves."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
+        self.clock = ClockByHand()
+        system = self.clock.system()
+        self.bucket = Bucket(now=system.wall)
+        self.store = Store(MemoryBackend(self.bucket), system=system)
+        kept_in = IoThread(self.clock.run)
+        self.holder = LeaseHolder(self.store, lambda: tasks, thread=lambda: kept_in)
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_a_body_that_blocks_its_event_loop_loses_nothing() -> None:
     """It is renewed in a thread, for longer than it would last by itself."""
-    bucket = Bucket()
-    async with Client(Store(MemoryBackend(bucket))) as client:
-        async with client.hold("job", ttl=BRIEF) as held:
-            blocked_until(lambda: bucket.calls["replace"] >= RENEWALS)
-            taken = await client.lease("job")
+    async with anyio.create_task_group() as tasks:
+        process = Threaded(tasks)
+        renewals = process.bucket.calls
+        async with process.holder.hold(Wanted("job", TTL), waiting=0) as held:
+            for _ in range(5):
+                count = renewals["replace"]
+                process.clock.move(TTL / 3)
+                until(lambda count=count: renewals["replace"] > count)
+            taken = await process.holder.acquire(Wanted("job"))
 
             assert held.held
-        assert not taken
+        assert isinstance(taken, Taken)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_its_loss_reaches_a_body_that_blocked_its_event_loop() -> None:
     """Known in the thread at once, it cancels the body as soon as its event loop runs again."""
-    bucket = Bucket()
+    async with anyio.create_task_group() as tasks:
+        process = Threaded(tasks)
 
-    async def block(client: Client) -> None:
-        async with client.hold("job", ttl=BRIEF) as held:
-            with bucket.lock:
-                bucket.drop("leases/job")
-            blocked_until(lambda: bool(held.lost))
-            await anyio.sleep(60)
+        async def block() -> None:
+            async with process.holder.hold(Wanted("job", TTL), waiting=0) as held:
+                with process.bucket.lock:
+                    process.bucket.drop("leases/job")
+                process.clock.move(TTL / 3)
+                until(lambda: bool(held.lost))
+                await anyio.sleep_forever()
 
-    async with Client(Store(MemoryBackend(bucket))) as client:
         with pytest.raises(LeaseLost, match="deleted"):
-            await block(client)
-
-
-def blocked_until(true: Callable[[], bool]) -> None:
-    """Keep the event loop from running until something has happened in another thread."""
-    began = monotonic()
-    while not true():
-        assert monotonic() - began < SECONDS_MAX
-        pause(0.01)
+            await block()

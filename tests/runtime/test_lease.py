@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import threading
@@ -22,6 +21,8 @@ from durable.runtime.lease import LeaseKeeper
 from durable.store import Store, Stored
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
 from durable.system import System
+from tests.facts import until
+from tests.runtime.by_hand import ClockByHand
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.stores import chosen
 
@@ -657,41 +658,36 @@ async def test_thief_waits_for_the_deadline(world: World) -> None:
 
 # -- real threads --------------------------------------------------------------------------------
 
-FAST = Terms.tight(1.2, 0.1)  # renewed every 0.4 s
 REAL_BACKENDS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
-called = threading.Condition()  # told of each store call
+@dataclass
+class Threaded:
+    """A worker whose lease is renewed in a thread, on a clock that the test moves."""
 
+    on_lost: Callable[[str], None] = lambda reason: None
+    clock: ClockByHand = field(default_factory=ClockByHand)
+    bucket: Bucket = field(init=False)
 
-def tell(_call: Call) -> None:
-    with called:
-        called.notify_all()
+    def __post_init__(self) -> None:
+        self.bucket = Bucket(now=self.clock.system().wall)
 
+    def keeper(self) -> LeaseKeeper:
+        return LeaseKeeper(
+            store=Store(MemoryBackend(chosen(self.bucket))),
+            system=self.clock.system(),
+            terms=TERMS,
+            record=records.Lease(worker="w1", ttl=0, margin=0, nonce=""),
+            on_lost=self.on_lost,
+            run_loop=self.clock.run,
+            describe_running=lambda: "step 'crunch' of run 'r1'",
+        )
 
-def threaded(
-    bucket: Bucket,
-    on_lost: Callable[[str], None] = lambda reason: None,
-    describe_running: Callable[[], str] = lambda: "",
-) -> LeaseKeeper:
-    return LeaseKeeper(
-        store=Store(MemoryBackend(chosen(bucket), faults=tell)),
-        system=System(),
-        terms=FAST,
-        record=records.Lease(worker="w1", ttl=0, margin=0, nonce=""),
-        on_lost=on_lost,
-        describe_running=describe_running,
-    )
-
-
-def renewals(bucket: Bucket) -> int:
-    return bucket.calls["replace"]
-
-
-def block_until(fact: Callable[[], bool]) -> None:
-    """Block this thread, its event loop with it, until something is true after a store call."""
-    with called:
-        assert called.wait_for(fact, 20.0), "it never came true"
+    def pass_a_period(self) -> None:
+        """Block this thread, its event loop with it, until the lease was renewed once more."""
+        count = self.bucket.calls["replace"]
+        self.clock.move(TERMS.period)
+        until(lambda: self.bucket.calls["replace"] > count)
 
 
 def lease_threads() -> list[threading.Thread]:
@@ -707,40 +703,43 @@ def join_lease_threads() -> None:
 @REAL_BACKENDS
 async def test_blocked_event_loop(caplog: pytest.LogCaptureFixture) -> None:
     """A blocked event loop loses no lease; one warning names what blocks it and for how long."""
-    bucket, losses = Bucket(), list[str]()
-    keeper = threaded(bucket, losses.append, lambda: "step 'crunch' of run 'r1'")
+    losses = list[str]()
+    worker = Threaded(losses.append)
+    keeper = worker.keeper()
     caplog.set_level(logging.WARNING, logger="durable")
     assert await keeper.acquire()
-    count = renewals(bucket)
 
-    block_until(lambda: renewals(bucket) >= count + 3 and bool(caplog.records))
-    block_until(lambda: renewals(bucket) >= count + 4)
+    for _ in range(3):
+        worker.pass_a_period()
+    assert not caplog.records
+    for _ in range(3):
+        worker.pass_a_period()
 
+    assert keeper.trusted()
     assert await keeper.acquire()
     (warning,) = (record.getMessage() for record in caplog.records)
     assert "event loop of worker w1 has not run for " in warning
     assert "step 'crunch' of run 'r1'" in warning
     assert await keeper.release()
-    assert bucket.read(NAME) is None
+    assert worker.bucket.read(NAME) is None
     assert losses == []
 
 
 @REAL_BACKENDS
 async def test_loss_is_told_in_the_owning_loop() -> None:
     """The thread that finds the fence tells the worker where the worker lives."""
-    bucket, told = Bucket(), anyio.Event()
+    told = anyio.Event()
     threads: list[int] = []
 
     def on_lost(reason: str) -> None:
         threads.append(threading.get_ident())
         told.set()
 
-    keeper = threaded(bucket, on_lost)
+    worker = Threaded(on_lost)
+    keeper = worker.keeper()
     assert await keeper.acquire()
-    while True:
-        with contextlib.suppress(AssertionError):  # a renewal came in between
-            fence(bucket)
-            break
+    fence(worker.bucket)
+    worker.clock.move(TERMS.period)
     with anyio.fail_after(20.0):
         await told.wait()
 
@@ -752,22 +751,24 @@ async def test_loss_is_told_in_the_owning_loop() -> None:
 
 def test_thread_ends_with_the_loop() -> None:
     """A lease whose event loop is gone is not renewed any more: it must run out."""
-    bucket = Bucket()
+    worker = Threaded()
 
     async def leave() -> None:
-        assert await threaded(bucket).acquire()
+        assert await worker.keeper().acquire()
 
     anyio.run(leave)
 
+    worker.clock.move(TERMS.period)
     join_lease_threads()
-    assert bucket.read(NAME) is not None
+    assert worker.bucket.read(NAME) is not None
+    assert worker.bucket.calls["replace"] == 0
 
 
 def test_forgotten_lease_does_not_keep_the_process() -> None:
     """The renewal's thread is a daemon, so a process that ends does not wait for it."""
 
     async def look() -> list[bool]:
-        keeper = threaded(Bucket())
+        keeper = Threaded().keeper()
         assert await keeper.acquire()
         found = [thread.daemon for thread in lease_threads()]
         await keeper.release()

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,31 +25,16 @@ from durable.errors import (
     StepTimeout,
     UnencodableResult,
 )
-from durable.runtime.closing import Finished
+from durable.runtime.closing import Closing, Finished
 from durable.runtime.execution import Execution
 from tests.commands import ROOT, environment
+from tests.facts import SECONDS_MAX, ignores, is_alive, until
 from tests.runtime import crunching, runs  # not `Run`: no store matters here
+from tests.runtime.by_hand import ClockByHand
 from tests.runtime.clocks import BACKENDS, run_with_threads
 from tests.runtime.crunching import Odd, Point
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
-
-SECONDS_MAX = 20.0
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    """Wait for a fact about another process."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def child_of(folder: Path) -> int:
@@ -189,13 +172,21 @@ def test_what_was_typed_in_cannot() -> None:
 @backends
 def test_a_timeout_kills_it(backend: str, tmp_path: Path) -> None:
     """A body that never ends is killed, and the next attempt has a new process."""
+    clock = ClockByHand()
 
     async def w() -> int:
         return int(await crunching.spin_once.options(timeout=5).call(str(tmp_path)))
 
     one = runs.Run(runs.a_workflow(w))
 
-    assert runs.value_of(run_with_threads(backend, one.execute)) == 2
+    async def meanwhile(execution: Execution) -> None:
+        await anyio.to_thread.run_sync(child_of, tmp_path)
+        clock.move(5)
+
+    async def main() -> Closing | None:
+        return await one.execute(meanwhile=meanwhile)
+
+    assert runs.value_of(clock.run(main, backend=backend)) == 2
     assert [a.failure.type for a in one.attempts()] == ["durable.errors.StepTimeout"]
     assert not is_alive(child_of(tmp_path))
     assert issubclass(StepTimeout, TimeoutError)
@@ -268,9 +259,7 @@ def test_ctrl_c_is_the_workers(tmp_path: Path) -> None:
     )  # fmt: skip
     try:
         child = child_of(tmp_path)
-        os.kill(child, signal.SIGINT)
-        time.sleep(0.2)
-        assert is_alive(child)
+        assert ignores(child, signal.SIGINT)
         os.killpg(worker.pid, signal.SIGINT)
         worker.communicate(timeout=SECONDS_MAX)
         until(lambda: not is_alive(child), "the child has outlived its worker")

@@ -17,6 +17,7 @@ from durable.effects import Effect
 from durable.errors import UsageError
 from durable.leases import Lease, LeaseHolder, Leases, Refuse, Taken
 from durable.leases.holder import WAIT_DEFAULT, StateFn, Wanted
+from durable.loops import io_thread
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import CLAIMS, DOCS
 from durable.store import Store
@@ -53,7 +54,8 @@ class Coordination:
                 )
             return found
 
-        self._holder = LeaseHolder(store, open_tasks, in_thread=renew_in_thread)
+        thread = io_thread if renew_in_thread else None
+        self._holder = LeaseHolder(store, open_tasks, thread=thread)
         self._claims = Catalog(store, CLAIMS, claims.of_stored)
         self._docs = Catalog(store, DOCS, documents.of_stored)
         self._leases = Leases(store, self._holder)

@@ -17,7 +17,7 @@ from durable.leases import entries
 from durable.leases.entries import Refuse, Taken
 from durable.leases.lease import Lease
 from durable.leases.upkeep import Upkeep
-from durable.loops import io_thread
+from durable.loops import IoThread, io_thread
 from durable.protocol import primitives, records
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import KEEP, LEASES, LeaseRecord
@@ -47,16 +47,20 @@ class LeaseHolder:
     Args:
         store: where they are.
         tasks: gives the task group of the open client; raises UsageError where there is none.
-        in_thread: keep leases in a thread, where no code of this event loop can block their
-            renewal; else in the task group, for tests on a virtual clock.
+        thread: gives the thread that keeps leases, where no code of this event loop can block
+            their renewal; None keeps them in the task group, for tests on a virtual clock.
     """
 
     def __init__(
-        self, store: Store, tasks: Callable[[], anyio.abc.TaskGroup], *, in_thread: bool = True
+        self,
+        store: Store,
+        tasks: Callable[[], anyio.abc.TaskGroup],
+        *,
+        thread: Callable[[], IoThread] | None = io_thread,
     ) -> None:
         self._store = store
         self._tasks = tasks
-        self._in_thread = in_thread
+        self._thread = thread
         self._kept: set[Upkeep] = set()
 
     def close(self) -> None:
@@ -194,8 +198,8 @@ class LeaseHolder:
             if upkeep is not None and upkeep.held:
                 self._kept.add(upkeep)
                 keep = partial(self._keep, upkeep)
-                if self._in_thread:
-                    io_thread().start(keep)
+                if self._thread is not None:
+                    self._thread().start(keep)
                 else:
                     tasks.start_soon(keep)
                 return Lease(upkeep, token)

@@ -30,6 +30,7 @@ import anyio.abc
 import msgspec
 
 from durable.errors import StoreRefused, StoreUnavailable
+from durable.loops import RunLoop, run_asyncio
 from durable.protocol import leases, names, records
 from durable.protocol.leases import Terms
 from durable.runtime.tenure import LoopWatch, Tenure
@@ -56,6 +57,7 @@ class LeaseKeeper:
         on_lost: called once with the reason, in the owning event loop, when the lease is lost
             while it is acquired; not after `release` or `stop`.
         task_group: renew in a task of this group instead of a thread (for virtual time).
+        run_loop: runs the event loop of the renewal's thread.
         describe_running: what is running in the owning event loop, for the warning that it
             stands still. Called from the renewal's thread.
 
@@ -74,6 +76,7 @@ class LeaseKeeper:
         record: records.Lease,
         on_lost: Callable[[str], None],
         task_group: anyio.abc.TaskGroup | None = None,
+        run_loop: RunLoop = run_asyncio,
         describe_running: Callable[[], str] = lambda: "",
     ) -> None:
         self.worker = record.worker
@@ -86,6 +89,7 @@ class LeaseKeeper:
         self._record = record
         self._on_lost = on_lost
         self._task_group = task_group
+        self._run_loop = run_loop
         self._describe_running = describe_running
         self.refusal: StoreRefused | None = None
         self._tenure: Tenure | None = None
@@ -184,7 +188,7 @@ class LeaseKeeper:
             self._task_group.start_soon(self._renewal, tenure)
         else:
             threading.Thread(
-                target=partial(anyio.run, self._renewal, tenure, backend="asyncio"),
+                target=partial(self._run_loop, self._renewal, tenure),
                 name=f"lease of {self.worker}",
                 daemon=True,  # a process that ends must not wait for its lease
             ).start()
