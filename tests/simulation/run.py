@@ -3,6 +3,9 @@
     python tests/simulation/run.py --seeds 1000
     python tests/simulation/run.py --seed 17            one seed, with its timeline
     python tests/simulation/run.py --exhaustive --part 3/40
+    python tests/simulation/run.py --exhaustive --resume done.jsonl
+
+With --resume, what is done is kept in that file, and is not done again by the next call.
 
 The last line sums up; the exit code is 1 if a rule was broken.
 """
@@ -28,8 +31,11 @@ from tests.simulation.judging import (  # the root must be found first
     single_faults,
     tally,
 )
+from tests.simulation.ledger import Ledger  # as above
 from tests.simulation.reached import STATES  # as above
 from tests.simulation.scenarios import SCENARIOS  # as above
+
+Chunk = tuple[int, list[Case]]
 
 CHUNK = 25  # cases that a process judges at once
 ROUND = 20  # chunks that a process is given at once
@@ -40,10 +46,13 @@ def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
     if (options.seed is not None and options.seeds is None) or options.call:
         return _one(options)
-    began, total = time.monotonic(), Tally()
-    cases = _exhaustive(options) if options.exhaustive else _seeds(options)
-    for part in _in_processes(cases, options.jobs):
-        total.add(part)
+    began = time.monotonic()
+    cases = list(_exhaustive(options)) if options.exhaustive else None
+    ledger = Ledger(options.resume, _asked(options), None if cases is None else len(cases))
+    total = ledger.sum
+    chunks = _left(iter(_seeds(options) if cases is None else cases), ledger)
+    for number, part in _in_processes(chunks, options.jobs):
+        ledger.add(number, part)
         late = options.minutes and time.monotonic() - began > options.minutes * 60
         if late or len(total.failures) >= options.failures:
             break
@@ -64,6 +73,9 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--exhaustive", action="store_true", help="each fault at each store call")
     parser.add_argument("--part", default="0/1", help="only the i-th of n parts: i/n")
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="keep what is done, go on there"
+    )
     parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS))
     parser.add_argument("--call", type=int, default=0, help="with --scenario: at this call")
     parser.add_argument("--fault", help="with --call: this fault")
@@ -102,15 +114,31 @@ def _exhaustive(options: argparse.Namespace) -> Iterator[Case]:
                 yield case
 
 
-def _in_processes(cases: Iterator[Case], jobs: int) -> Iterator[Tally]:
-    chunks = iter(lambda: list(islice(cases, CHUNK)), [])
+def _asked(options: argparse.Namespace) -> str:
+    """What decides which cases there are, and in which order."""
+    kept = {"seed", "exhaustive", "part", "scenario"}
+    return repr({name: value for name, value in vars(options).items() if name in kept})
+
+
+def _left(cases: Iterator[Case], ledger: Ledger) -> Iterator[Chunk]:
+    """Numbered chunks of cases but those that were judged before."""
+    chunks = enumerate(iter(lambda: list(islice(cases, CHUNK)), []))
+    return ((number, chunk) for number, chunk in chunks if not ledger.has(number))
+
+
+def _in_processes(chunks: Iterator[Chunk], jobs: int) -> Iterator[tuple[int, Tally]]:
     if jobs <= 1:
-        yield from map(tally, chunks)
+        yield from map(_judged, chunks)
         return
     with get_context("spawn").Pool(jobs, maxtasksperchild=40) as pool:
         # In rounds, because a pool reads all that it is given at once.
         while some := list(islice(chunks, ROUND * jobs)):
-            yield from pool.imap_unordered(tally, some)
+            yield from pool.imap_unordered(_judged, some)
+
+
+def _judged(chunk: Chunk) -> tuple[int, Tally]:
+    number, cases = chunk
+    return number, tally(cases)
 
 
 if __name__ == "__main__":

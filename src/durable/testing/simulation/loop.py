@@ -23,6 +23,8 @@ from collections.abc import Callable, Coroutine, Generator
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+from durable.testing.simulation.isolation import known
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -64,19 +66,47 @@ class Clock:
             self._since = None
 
 
+strand: contextvars.ContextVar[Strand] = contextvars.ContextVar("durable.simulation.strand")
+
+
 class Strand:
     """What one thread of one machine still has to run."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
         self.clock = clock
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[Callback] = deque()
         self.stopped = False
         self.dead = False
         self.queued = False  # whether the loop knows that it can run
+        self.context = contextvars.Context()  # of what is run here from outside
+        self.context.run(strand.set, self)
 
 
-strand: contextvars.ContextVar[Strand] = contextvars.ContextVar("durable.simulation.strand")
+class Callback(asyncio.TimerHandle):
+    """What is to be called; asyncio's own asks its loop each time whether that debugs."""
+
+    __slots__ = ("args", "call", "context")
+
+    def __init__(
+        self,
+        call: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context,
+        when: float = 0.0,
+    ) -> None:
+        self.call, self.args, self.context = call, args, context
+        self._when = when
+        self._cancelled = False
+
+    def __repr__(self) -> str:
+        return f"<{self.call}>"
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def when(self) -> float:
+        return self._when
 
 
 class SimulatedTask(asyncio.Task[T]):
@@ -111,6 +141,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         turns: how many turns strands have taken.
     """
 
+    _stopping: bool  # asyncio's own, which `stop` sets
+
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.place: Callable[[str], Strand | None] = lambda task: None
@@ -122,7 +154,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._chance = random.Random(seed)  # noqa: S311  # not for secrets
         self._runnable: list[Strand] = []
         # Due in true time, a tie-breaker, what to run where, and when by that strand's clock.
-        self._timers: list[tuple[float, int, asyncio.Handle, Strand, float | None]] = []
+        self._timers: list[tuple[float, int, Callback, Strand, float | None]] = []
         self._numbers = count()
         self._tasks: list[asyncio.Task[Any]] = []
         self._running_strand = self.world
@@ -140,9 +172,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        place = context.get(strand) if context is not None else strand.get(None)
-        self._put(place or self.world, handle)
+        if context is None:
+            context = contextvars.copy_context()
+        place = context.get(strand) or self.world
+        handle = Callback(callback, args, context)
+        self._put(place, handle)
         return handle
 
     call_soon_threadsafe = call_soon  # every thread of the simulation is a strand of this loop
@@ -155,8 +189,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """`when` is by the clock of the strand that will run it."""
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        place = (context.get(strand) if context is not None else strand.get(None)) or self.world
+        if context is None:
+            context = contextvars.copy_context()
+        place = context.get(strand) or self.world
+        handle = Callback(callback, args, context, when)
         due = place.clock.true(when)
         heapq.heappush(self._timers, (due, next(self._numbers), handle, place, when))
         return handle
@@ -169,9 +205,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is skipped when its time comes."""
 
     def create_task(
         self,
@@ -197,9 +230,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def at(self, true: float, place: Strand, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback in that strand at a true time."""
-        context = contextvars.copy_context()
-        context.run(strand.set, place)
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = Callback(callback, args, place.context)
         heapq.heappush(self._timers, (true, next(self._numbers), handle, place, None))
 
     def begin(self, place: Strand, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -235,7 +266,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # -- turns ------------------------------------------------------------------------------------
 
-    def _put(self, place: Strand, handle: asyncio.Handle) -> None:
+    def _put(self, place: Strand, handle: Callback) -> None:
         if not place.dead:
             place.ready.append(handle)
             if not place.queued:
@@ -247,10 +278,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._runnable.append(place)
 
     def _run_once(self) -> None:
-        self._fire_timers()
-        while not self._runnable:
+        """Turn after turn until the loop is told to stop: asyncio asks for them one by one."""
+        with known(self):
+            while not self._stopping:
+                self._turn()
+
+    def _turn(self) -> None:
+        timers, runnable = self._timers, self._runnable
+        if timers and timers[0][0] <= self.now:
+            self._fire_timers()
+        while not runnable:
             self._jump()
-        runnable = self._runnable
         index = int(self._chance.random() * len(runnable)) if len(runnable) > 1 else 0
         place = runnable[index]
         runnable[index] = runnable[-1]
@@ -263,7 +301,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self.turns = 0
             raise Stuck(f"more than {TURNS_MAX} turns at {self.now:.3f} s, in {place.name}")
         self._run_batch(place)
-        self._enqueue(place)
+        if place.ready:
+            self._enqueue(place)
         self._spinning += 1
         self.now += TURN_SECONDS if self._spinning < SPIN_TURNS else SPIN_SECONDS
 
@@ -274,12 +313,20 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         try:
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
+                if not handle._cancelled:
+                    self._call(handle)
                 if place.stopped or place.dead:
                     break
         finally:
             self._running_strand = self.world
+
+    def _call(self, handle: Callback) -> None:
+        try:
+            handle.context.run(handle.call, *handle.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as e:  # noqa: BLE001  # as asyncio's loop does
+            self.call_exception_handler({"message": f"in {handle}", "exception": e})
 
     def _jump(self) -> None:
         if not self._timers:
@@ -291,7 +338,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         timers = self._timers
         while timers and timers[0][0] <= self.now:
             due, number, handle, place, when = heapq.heappop(timers)
-            if handle.cancelled() or place.dead:
+            if handle._cancelled or place.dead:
                 continue
             if when is not None and place.clock.local(self.now) < when:
                 # The machine was suspended meanwhile, or still is.

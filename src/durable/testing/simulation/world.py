@@ -385,8 +385,10 @@ def simulate(seed: int, scenario: Scenario) -> World:
         try:
             loop.run_until_complete(loop.begin(loop.world, _main(scenario, made)))
         finally:
+            told = len(made.history.events)
             loop.abandon()
             loop.close()
+            del made.history.events[told:]  # what is closed has nothing to say
     return made
 
 
