@@ -96,8 +96,10 @@ async def telling(slot: str) -> str:
 # -- workflows ------------------------------------------------------------------------------------
 
 
-def flow(name: str) -> Callable[[Callable[..., Awaitable[Any]]], WorkflowFunction[..., Any]]:
-    """A workflow whose function is given a witness first."""
+def flow(
+    name: str, **options: Any
+) -> Callable[[Callable[..., Awaitable[Any]]], WorkflowFunction[..., Any]]:
+    """A workflow, with these options, whose function is given a witness first."""
 
     def decorate(fn: Callable[..., Awaitable[Any]]) -> WorkflowFunction[..., Any]:
         async def watched(*args: Any) -> Any:
@@ -109,7 +111,8 @@ def flow(name: str) -> Callable[[Callable[..., Awaitable[Any]]], WorkflowFunctio
                 raise
 
         watched.__module__, watched.__qualname__ = fn.__module__, fn.__qualname__
-        return workflow(name=name)(watched)
+        made: WorkflowFunction[..., Any] = workflow(name=name, **options)(watched)
+        return made
 
     return decorate
 
@@ -404,34 +407,14 @@ async def parent(w: Witness, width: int) -> Any:
 LIMITED = Queue("narrow", concurrency=1)
 
 
-def narrow(name: str) -> Any:
-    """As `flow`, in a queue that runs one at a time."""
-
-    def decorate(fn: Any) -> Any:
-        made = flow(name)(fn)
-        return workflow(name=name, queue=LIMITED)(made.definition.fn)
-
-    return decorate
-
-
-@narrow("sim.narrow")
+@flow("sim.narrow", queue=LIMITED)
 async def in_turn(w: Witness, width: int) -> Any:
     for i in range(width):
         w.got(await long(f"narrow-{i}-of-{durable.current().run_id}", 1.0))
     return w.log
 
 
-def alone(name: str) -> Any:
-    """As `flow`, one run at a time."""
-
-    def decorate(fn: Any) -> Any:
-        made = flow(name)(fn)
-        return workflow(name=name, singleton="key", on_conflict="wait")(made.definition.fn)
-
-    return decorate
-
-
-@alone("sim.alone")
+@flow("sim.alone", singleton="key", on_conflict="wait")
 async def single(w: Witness, width: int) -> Any:
     for i in range(width):
         w.got(await long(f"alone-{i}-of-{durable.current().run_id}", 1.0))

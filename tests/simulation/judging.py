@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import tests.simulation.coordination  # noqa: F401  # has scenarios of its own
 from durable.testing.simulation.faults import FAULTS, Fault, applies
 from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import Scenario, World, simulate

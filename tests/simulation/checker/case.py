@@ -235,5 +235,11 @@ def content(step: dict[str, Any]) -> str:
     return token_of(step.get("value", ""))
 
 
+def was_turned_away(result: dict[str, Any]) -> bool:
+    """Whether the run never began, because another had the lock of its singleton."""
+    kind = str((result.get("failure") or {}).get("type", ""))
+    return "skipped" in result or "joined" in result or kind.endswith("SingletonTaken")
+
+
 def slot_of(token: str) -> str:
     return token.rpartition("|")[0]

@@ -1,0 +1,8 @@
+"""What runs share: singletons, queues, schedules, keys, effects.
+
+To import it registers its scenarios.
+"""
+
+from tests.simulation.coordination import effects, locks, queues, schedules
+
+MODULES = (effects, locks, queues, schedules)

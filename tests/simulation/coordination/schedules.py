@@ -1,0 +1,202 @@
+"""Scenarios of schedules: each tick fires once, whoever lives and whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+from durable import every
+from durable.client import Client
+from durable.protocol import names
+from durable.protocol.schedules import Schedule
+from durable.testing.simulation.faults import Fault
+from durable.testing.simulation.machines import EPOCH
+from durable.testing.simulation.network import Sent
+from durable.testing.simulation.world import World
+from tests.simulation import flows
+from tests.simulation.coordination import flows as shared
+from tests.simulation.coordination.asking import ask
+from tests.simulation.scenarios import scenario
+
+
+async def scheduled(
+    world: World,
+    name: str,
+    schedule: Schedule,
+    *args: Any,
+    workflow: Any = shared.tick,
+) -> None:
+    """A client creates a schedule."""
+
+    async def talk(client: Client) -> str:
+        return (await client.schedules.create(name, schedule, workflow, *args)).name
+
+    await ask(world, "schedule", talk)
+
+
+async def change(world: World, name: str, verb: str) -> None:
+    async def talk(client: Client) -> str:
+        await getattr(client.schedules, verb)(name)
+        return verb
+
+    await ask(world, verb, talk)
+
+
+def register(world: World, name: str) -> dict[str, Any]:
+    stored = world.bucket.peek(names.schedule(name))
+    found: dict[str, Any] = {} if stored is None else json.loads(stored.body or b"{}")
+    return found
+
+
+def decided(world: World, name: str) -> int:
+    """How many ticks have been decided on."""
+    there = register(world, name)
+    counted = sum(there.get(count, 0) for count in ("fired", "missed", "skipped"))
+    return counted + len(there.get("queued", ()))
+
+
+async def ticked(world: World, name: str, count: int) -> None:
+    """Wait until so many ticks have been decided on, pause, and wait for the runs to end."""
+    await world.until(lambda: decided(world, name) >= count, f"{count} ticks of {name}")
+    await change(world, name, "pause")
+    await world.until(lambda: all_over(world, name), f"the runs of {name}")
+
+
+def all_over(world: World, name: str) -> bool:
+    started = register(world, name).get("started", [])
+    runs = ticks_with_runs(world, name)
+    moments = {datetime.fromisoformat(run.rpartition("@")[2]).timestamp() for run in runs}
+    return set(started) <= moments and all(map(world.result, runs))
+
+
+def ticks_with_runs(world: World, name: str) -> list[str]:
+    """The ids of the runs of a schedule."""
+    runs = [unquote(n.split("/")[1]) for n in world.there() if n.endswith("/start")]
+    return [run for run in runs if run.startswith(f"{name}@")]
+
+
+@scenario
+async def ticks_of_many_workers(world: World) -> None:
+    """Whoever of three is first starts a tick, and only once."""
+    world.fleet(3, flows.code())
+    await scheduled(world, "plain", every("6s"))
+    await ticked(world, "plain", 3)
+
+
+@scenario
+async def ticks_by_code(world: World) -> None:
+    """The schedule stands in the code: each worker declares it."""
+    code = flows.code()
+    code["sim.tick"] = dataclasses.replace(code["sim.tick"], schedule=every("7s"))
+    world.fleet(2, code)
+    await ticked(world, "sim.tick", 2)
+
+
+@scenario
+async def ticks_of_a_dying_worker(world: World) -> None:
+    """Who has decided on a tick dies before its run is there."""
+    others, died = world.network.plan, []
+
+    def plan(sent: Sent) -> Fault | None:
+        if sent.verb == "create" and sent.name.startswith("runs/plain") and not died:
+            died.append(sent)
+            return "crash_before"
+        return others(sent)
+
+    world.network.plan = plan
+    world.fleet(2, flows.code())
+    await scheduled(world, "plain", every("20s"))
+    await ticked(world, "plain", 2)
+
+
+@scenario
+async def ticks_skipped(world: World) -> None:
+    """A tick whose predecessor's run is parked is skipped."""
+    world.fleet(2, flows.code())
+    await scheduled(world, "plain", every("8s"), 0.5, 13.0)
+    await ticked(world, "plain", 4)
+
+
+@scenario
+async def ticks_queued(world: World) -> None:
+    """... or waits for its end."""
+    world.fleet(2, flows.code())
+    await scheduled(world, "plain", every("8s", overlap="queue"), 10.0)
+    await ticked(world, "plain", 4)
+
+
+@scenario
+async def ticks_that_cancel(world: World) -> None:
+    """... or has it cancelled."""
+    world.fleet(2, flows.code())
+    await scheduled(world, "plain", every("8s", overlap="cancel-old"), 12.0)
+    await ticked(world, "plain", 3)
+
+
+@scenario
+async def ticks_side_by_side(world: World) -> None:
+    """... or runs beside it."""
+    world.fleet(2, flows.code())
+    await scheduled(world, "plain", every("8s", overlap="allow"), 12.0)
+    await ticked(world, "plain", 3)
+
+
+@scenario
+async def ticks_caught_up(world: World) -> None:
+    """Nobody was there for a while: each schedule makes up for it as it says."""
+    minute = "1m"
+    await scheduled(world, "latest", every(minute))
+    await scheduled(world, "none", every(minute, catch_up="skip"))
+    await scheduled(world, "two", every(minute, catch_up=2, overlap="allow"))
+    await scheduled(world, "all", every(minute, catch_up="all", overlap="queue"))
+    await asyncio.sleep(330)
+    world.fleet(2, flows.code())
+    for name in ("latest", "none", "two", "all"):
+        await ticked(world, name, 5)
+
+
+@scenario
+async def ticks_by_wrong_clocks(world: World) -> None:
+    """Wall clocks are days apart: the store's time counts."""
+    world.skew = 48 * 3600.0
+    world.fleet(3, flows.code())
+    await scheduled(world, "plain", every("10s"))
+    await ticked(world, "plain", 2)
+
+
+@scenario
+async def ticks_paused(world: World) -> None:
+    """The ticks of a pause are none."""
+    world.fleet(2, flows.code())
+    await scheduled(world, "plain", every("6s"))
+    await world.until(lambda: decided(world, "plain") >= 1, "the first tick")
+    await change(world, "plain", "pause")
+    await asyncio.sleep(15)
+    await change(world, "plain", "resume")
+    await ticked(world, "plain", 2)
+
+
+@scenario
+async def ticks_by_hand(world: World) -> None:
+    """Triggered now, and past ones backfilled, twice."""
+    world.fleet(2, flows.code())
+    await scheduled(world, "plain", every("30s"))
+    until = datetime.fromtimestamp(EPOCH, UTC)
+    since = datetime.fromtimestamp(EPOCH - 65, UTC)
+
+    async def trigger(client: Client) -> str:
+        return await client.schedules.trigger("plain")
+
+    async def backfill(client: Client) -> list[str]:
+        return list(await client.schedules.backfill("plain", since, until))
+
+    await asyncio.gather(
+        ask(world, "trigger", trigger),
+        ask(world, "backfill", backfill),
+        ask(world, "backfill", backfill),
+    )
+    await ticked(world, "plain", 2)
