@@ -58,3 +58,30 @@ def test_run_waits_in_the_foreground(folder: Path) -> None:
 def test_a_sync_workflow_sleeps(cli: Cli) -> None:
     """`sync.sleep` in a plain function: run in the foreground it takes its time and goes on."""
     assert cli("run", NAP, "--input", '{"duration": "200ms"}').out == '"rested"\n'
+
+
+VERSIONED = """
+from durable import wait_event, workflow
+
+@workflow(name="asked", version="1", events={"answer": int})
+async def asked_1() -> int:
+    return await wait_event("answer")
+
+@workflow(name="asked", version="2", events={"answer": str})
+async def asked() -> str:
+    return await wait_event("answer")
+"""
+
+
+def test_an_event_is_checked_by_the_version_of_its_run(folder: Path) -> None:
+    """Not by the newest: its run may wait for something else."""
+    (folder / "asked.py").write_text(VERSIONED)
+    durable("start", "asked.py:asked_1", "--id", "old", folder=folder)
+    durable("start", "asked.py:asked", "--id", "new", folder=folder)
+
+    def send(run: str, given: str) -> int:
+        words = ("send", run, "answer", "--input", given, "--target", "asked.py")
+        return durable(*words, folder=folder).code
+
+    assert (send("old", '"seven"'), send("new", "7")) == (2, 2)
+    assert (send("old", "7"), send("new", '"seven"')) == (0, 0)

@@ -406,6 +406,81 @@ def test_a_restarted_parent_replaces_a_child_of_a_given_id(backend: str) -> None
     run(backend, main)
 
 
+@a_workflow
+async def _slow_to_clean_up() -> str:
+    try:
+        return await wait_event("go", str)
+    finally:
+        await _does("cleans up")
+
+
+@pytest.mark.parametrize("verb", ["retry", "restart"])
+def test_an_owned_child_of_a_given_id_ends_before_it_is_started_anew(
+    backend: str, verb: str
+) -> None:
+    """It was cancelled with its parent's old instance, and may clean up as any other."""
+
+    @a_workflow
+    async def parent() -> str:
+        child = await _slow_to_clean_up.options(id="given").start()
+        await sleep(60)
+        await _does("between")
+        return await child.result()
+
+    async def main() -> None:
+        async with world() as w:
+            broken.add("between")
+            process = await w.process()
+            await w.start("r", parent)
+            assert "between is broken" in await w.result("r")
+            process.kill()
+            old = await _handle(w, "given")
+            assert f"runs/given/{old.instance}/result" not in w.there()
+            broken.clear()
+
+            await getattr(_Repair(w.store), verb)("r")
+            await w.process()
+
+            while (child := await _handle(w, "given")).instance == old.instance:
+                await anyio.sleep(1)
+            assert str(await old.status()) == "cancelled"
+            await child.send("go", "went")
+            assert await w.result("r") == "went"
+            assert sorted(ran) == ["between", "between", "cleans up", "cleans up"]
+
+    run(backend, main)
+
+
+@pytest.mark.parametrize("verb", ["retry", "restart"])
+def test_a_detached_child_of_a_given_id_is_the_child_again(backend: str, verb: str) -> None:
+    """It went on when its parent failed; the new instance waits for that very run."""
+
+    @a_workflow
+    async def parent() -> str:
+        child = await _waits_for_ever.options(id="given", detached=True).start()
+        await _does("between")
+        return await child.result()
+
+    async def main() -> None:
+        async with world() as w:
+            broken.add("between")
+            await w.process()
+            await w.start("r", parent)
+            assert "between is broken" in await w.result("r")
+            broken.clear()
+            child = await _handle(w, "given")
+
+            await getattr(_Repair(w.store), verb)("r")
+            await w.until(lambda: ran == ["between", "between"])
+            await parked(w)
+            await child.send("go", "went")
+
+            assert await w.result("r") == "went"
+            assert (await _handle(w, "given")).instance == child.instance
+
+    run(backend, main)
+
+
 def test_a_child_is_retried_and_forked_by_itself(backend: str) -> None:
     """Though its parent is over: a person wants it, so it is nobody's child any more."""
 

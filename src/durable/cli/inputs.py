@@ -13,6 +13,8 @@ from durable.cli.targets import Workflow, load_one, served
 from durable.errors import UnknownWorkflow, UsageError
 from durable.protocol import values
 from durable.protocol.calls import Call
+from durable.protocol.records import Start
+from durable.runtime.definitions import code_for
 from durable.runtime.starting import random_id
 from durable.system import System
 
@@ -47,8 +49,8 @@ def read(arguments: argparse.Namespace) -> Asked:
     return Asked(options, run, call)
 
 
-def encoded(arguments: argparse.Namespace, workflow: str) -> msgspec.Raw | None:
-    """Another input for a run of that workflow; None if none is given.
+def encoded(arguments: argparse.Namespace, start: Start) -> msgspec.Raw | None:
+    """Another input for the run with that `start`; None if none is given.
 
     Raises:
         UsageError: it does not fit the workflow, or nothing says where that is.
@@ -56,10 +58,13 @@ def encoded(arguments: argparse.Namespace, workflow: str) -> msgspec.Raw | None:
     if arguments.input is None:
         return None
     targets = [arguments.target] if arguments.target else []
-    definition = served(targets, arguments.store).get(workflow)
+    workflow = start.workflow
+    definition = code_for(served(targets, arguments.store), start)
     if definition is None:
+        pinned = f" in version {start.pin!r}, to which the run is pinned" if start.pin else ""
         raise UnknownWorkflow(
-            f"no target defines workflow {workflow!r}", hint="name its file: --target file.py"
+            f"no target defines workflow {workflow!r}{pinned}",
+            hint="name its file: --target file.py",
         )
     call = values.call_from_json(
         text_of(arguments.input), definition.signature, definition.hints, name=workflow

@@ -11,7 +11,7 @@ import anyio
 
 from durable.cli import exits, inputs, output, selecting
 from durable.cli.exits import PATIENCE
-from durable.client import Client, connect, purging
+from durable.client import Client, connect, purging, reading
 from durable.errors import DurableError, UsageError
 from durable.protocol import durations, values
 
@@ -68,8 +68,8 @@ def fork(arguments: argparse.Namespace) -> int:
     """A new run with the past of this one up to a call."""
 
     async def verb(client: Client) -> str:
-        start = await client.get(arguments.run)
-        given = inputs.encoded(arguments, start.workflow)
+        start = await reading.read_start(client.store, arguments.run)
+        given = inputs.encoded(arguments, start)
         handle = await client.fork(
             arguments.run, getattr(arguments, "from"), new_id=arguments.id, input=given,
             reason=arguments.reason,

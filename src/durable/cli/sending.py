@@ -10,9 +10,10 @@ import msgspec
 from durable.cli import exits, inputs, output
 from durable.cli.exits import PATIENCE
 from durable.cli.targets import served
-from durable.client import SendAnswer, connect, sending
+from durable.client import SendAnswer, connect, reading, sending
 from durable.errors import UsageError
 from durable.protocol import values
+from durable.runtime.definitions import code_for
 
 
 def send(arguments: argparse.Namespace) -> int:
@@ -29,12 +30,12 @@ def send(arguments: argparse.Namespace) -> int:
 async def _send(arguments: argparse.Namespace, text: bytes) -> SendAnswer:
     definitions = served(arguments.target, arguments.store)
     async with connect(arguments.store, patience=PATIENCE) as client:
-        handle = await client.get(arguments.run)
-        definition = definitions.get(handle.workflow)
+        start = await reading.read_start(client.store, arguments.run)
+        definition = code_for(definitions, start)  # events may differ from version to version
         kind = None if definition is None else definition.events.get(arguments.name)
         value = sending.encoded(arguments.name, _decoded(arguments.name, text, kind), kind)
         return await sending.send(
-            client.store, handle.id, handle.instance, arguments.name, value, key=arguments.key
+            client.store, arguments.run, start.instance, arguments.name, value, key=arguments.key
         )
 
 

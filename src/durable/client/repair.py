@@ -11,12 +11,12 @@ import msgspec
 from durable.client import instances, offspring, reading
 from durable.client.handles import Handle
 from durable.client.replaying import Replay, compare
-from durable.decorators import WorkflowFunction, code_for
+from durable.decorators import WorkflowFunction, code_for, workflows
 from durable.errors import Conflict, LeaseTaken, UnknownWorkflow, UsageError
 from durable.protocol import instances as rules
 from durable.protocol import names, records, values
 from durable.protocol.records import Result, Start, Step, Take
-from durable.runtime import flags, locks, markers
+from durable.runtime import definitions, flags, locks, markers
 from durable.runtime.children import Started
 from durable.runtime.facts import Facts
 from durable.runtime.starting import random_id
@@ -205,11 +205,12 @@ class Repair:
             UnknownWorkflow: this process has no such workflow.
         """
         facts = await reading.load(self.store, id)
-        known = code_for(facts.start)
+        known = definitions.code_for(workflows(), facts.start)
         definition = known if workflow is None else workflow.definition
         if definition is None:
+            pinned = f" and pinned to version {facts.start.pin!r}" if facts.start.pin else ""
             raise UnknownWorkflow(
-                f"run {id!r} is of workflow {facts.start.workflow!r}, which is not here",
+                f"run {id!r} is of workflow {facts.start.workflow!r}{pinned}, which is not here",
                 hint="import the module that defines it, or give the workflow",
                 run=id,
             )

@@ -27,3 +27,8 @@ async def note(store: Store, run: str, instance: str, reason: str) -> Cancel:
     written = await store.create(name, records.encode(asked), nonce=asked.nonce)
     earlier = await read_cancel(store, run, instance) if isinstance(written, Refused) else None
     return earlier or asked
+
+
+def parent_over(parent: str) -> str:
+    """Why an owned child is cancelled."""
+    return f"its parent {parent!r} is over"

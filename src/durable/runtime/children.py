@@ -28,17 +28,17 @@ from durable.errors import (
     SingletonTaken,
     StoreError,
 )
-from durable.protocol import digests, failures, names, records, values
+from durable.protocol import digests, failures, names, values
 from durable.protocol.records import Cancel, Parent, Result, Start, Step
-from durable.runtime import asking, markers, starting
+from durable.runtime import asking, heirs, markers, starting
 from durable.runtime.calls import Call
 from durable.runtime.closing import Stopped, corrupt
 from durable.runtime.definitions import WorkflowDefinition
-from durable.runtime.facts import CorruptFact, decode_result, decode_start, read_start
+from durable.runtime.facts import CorruptFact, decode_result, read_start
 from durable.runtime.parking import Parking
 from durable.runtime.performing import Performer
 from durable.runtime.scopes import Scope, calling_scope
-from durable.store import Refused, Store, Stored
+from durable.store import Refused, Store
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -180,9 +180,8 @@ class Children:
             self.unsure.add(call.run)
 
         async def body() -> tuple[Step, object]:
-            performer.in_flight.begins(call.path)
             try:
-                started = await self._start(call)
+                started = await self._started(call, branch)
             except Conflict as e:
                 failure = failures.from_exception(e)
                 return performer.recorder.outcome(call, "error", failure=failure), None
@@ -191,7 +190,22 @@ class Children:
 
         return performer.perform(call, branch, lambda: performer.live(call, branch, body))
 
-    async def _start(self, call: ChildStart[Any]) -> Started:
+    async def _started(self, call: ChildStart[Any], branch: Scope) -> Started:
+        """The child, once nothing of an earlier one is in its way; see `heirs`."""
+        in_flight = self.performer.in_flight
+        while True:
+            in_flight.begins(call.path)
+            news = self._news  # its end wakes this run
+            started = await self._start(call)
+            if started is not None:
+                return started
+            in_flight.ends(call.path)
+            why = f"for the end of run {call.run!r}, which was cancelled"
+            with self.parking.wait(branch, call.path, None, why=why):
+                await news.wait()
+            await in_flight.wait_if_draining()
+
+    async def _start(self, call: ChildStart[Any]) -> Started | None:
         around, definition = self.performer.around, call.definition
         now = around.store.now()
         parent = Parent(
@@ -207,44 +221,13 @@ class Children:
         try:
             written = await around.launch(around.store, call.run, start)
             if isinstance(written, Refused) and written.current is not None:
-                start = await self._replaced(call.run, written.current, start)
+                found = await heirs.in_place_of(around.store, written.current, start, call.run)
+                if found is None:
+                    return None
+                start = found
         except (StoreError, CorruptFact) as e:
             raise await self._stop(e) from e
-        there = start.parent
-        if there is None or (there.run, there.instance, there.path) != (
-            parent.run, parent.instance, parent.path,
-        ):  # fmt: skip
-            raise Conflict(
-                f"run {call.run!r} exists and was not started by {call.path!r} of run "
-                f"{parent.run!r}, so that run cannot have it as a child",
-                hint="leave the id out: it is then made of the parent's",
-                run=call.run,
-            )
         return Started(call.run, start.instance, call.owned)
-
-    async def _replaced(self, run: str, stored: Stored, start: Start) -> Start:
-        """The `start` that is there; ours, if what is there is over and of our run's earlier self.
-
-        The parent was restarted or retried, and the child has an id that was given to it.
-        """
-        there, store = decode_start(stored), self.performer.around.store
-        if there.tombstone or not _is_of_earlier_self(there.parent, start.parent):
-            return there
-        if await store.read(names.result(run, there.instance)) is None:
-            return there
-        # After the child's: then whoever has replaced our own instance meanwhile is seen here, or
-        # has changed the child's.
-        ours = await read_start(store, self.performer.run_id)
-        if ours is None or ours.tombstone or ours.instance != self.instance:
-            return there
-        written = await store.replace(
-            stored.name, stored.generation, records.encode(start),
-            nonce=start.nonce, earlier=stored.meta.get("nonce", ""),
-        )  # fmt: skip
-        if isinstance(written, Refused):  # perhaps by another owner of this very instance
-            return there if written.current is None else decode_start(written.current)
-        await markers.wake(store, run, start, nonce=store.system.token)
-        return start
 
     def known(self, started: Started) -> None:
         """The run has a child."""
@@ -339,19 +322,15 @@ class Children:
         return await gate.refusal()
 
 
-def _is_of_earlier_self(there: Parent | None, ours: Parent | None) -> bool:
-    """Whether both name one call of one run, in two of its instances."""
-    if there is None or ours is None or there.instance == ours.instance:
-        return False
-    return (there.run, there.path) == (ours.run, ours.path)
-
-
 async def wake_parent(store: Store, parent: Parent) -> None:
-    """A child is over, or gone: whoever waits for it looks again."""
+    """A child is over, or gone: whoever waits for it looks again.
+
+    Also a later instance of the parent: it may have kept the child, or wait for its place.
+    """
     start = await read_start(store, parent.run)
-    if start is None or start.tombstone or start.instance != parent.instance:
+    if start is None or start.tombstone:
         return
-    if await store.read(names.result(parent.run, parent.instance)) is None:
+    if await store.read(names.result(parent.run, start.instance)) is None:
         await markers.wake(store, parent.run, start, nonce=store.system.token)
 
 
@@ -370,11 +349,11 @@ async def cancel_open(
             continue
         start = await _present_start(store, child.run)
         if start is not None and start.instance == child.instance:
-            await asking.cancel(store, child.run, start, _over(parent))
+            await asking.cancel(store, child.run, start, asking.parent_over(parent))
     for run in unsure:
         start = await _present_start(store, run)
         if start is not None and start.parent is not None and start.parent.instance == instance:
-            await asking.cancel(store, run, start, _over(parent))
+            await asking.cancel(store, run, start, asking.parent_over(parent))
 
 
 async def cancel_orphan(store: Store, run: str, start: Start) -> Cancel | None:
@@ -390,7 +369,7 @@ async def cancel_orphan(store: Store, run: str, start: Start) -> Cancel | None:
         theirs = await _present_start(store, parent.run)
         if theirs is not None and theirs.instance == parent.instance:
             return None
-    return await asking.note(store, run, start.instance, _over(parent.run))
+    return await asking.note(store, run, start.instance, asking.parent_over(parent.run))
 
 
 async def _present_start(store: Store, run: str) -> Start | None:
@@ -400,10 +379,6 @@ async def _present_start(store: Store, run: str) -> Start | None:
         log.warning("run %r is passed over: %s", run, e)
         return None
     return None if start is None or start.tombstone else start
-
-
-def _over(parent: str) -> str:
-    return f"its parent {parent!r} is over"
 
 
 def unsure_in(run: str, instance: str, steps: Iterable[Step]) -> set[str]:
