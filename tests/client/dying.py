@@ -9,13 +9,19 @@ from typing import Literal
 from durable.errors import StoreUnavailable
 from durable.store import Store
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
+from durable.system import System
 
 Mode = Literal["unsent", "reply_lost"]  # before the call is applied, or after
 MODES: tuple[Mode, ...] = ("unsent", "reply_lost")
 
 
 async def dies(
-    bucket: Bucket, mode: Mode, at: int, work: Callable[[Store], Awaitable[object]]
+    bucket: Bucket,
+    mode: Mode,
+    at: int,
+    work: Callable[[Store], Awaitable[object]],
+    *,
+    system: System | None = None,
 ) -> bool:
     """Do the work up to that call, counted from 0; False: it made fewer and was done."""
     calls = itertools.count()
@@ -24,7 +30,7 @@ async def dies(
         return Fault(mode) if next(calls) == at else None
 
     try:
-        await work(Store(MemoryBackend(bucket, faults=faults), patience=0))
+        await work(Store(MemoryBackend(bucket, faults=faults), patience=0, system=system))
     except StoreUnavailable:
         return True
     return False

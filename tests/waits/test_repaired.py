@@ -13,6 +13,7 @@ from durable.client.purging import purge
 from durable.client.repair import Repair
 from durable.errors import ChildGone
 from durable.store import Store
+from tests.client.dying import MODES, Mode, dies
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import ONCE, a_step, a_workflow
 from tests.runtime.world import HOUR, World, world
@@ -477,6 +478,45 @@ def test_a_detached_child_of_a_given_id_is_the_child_again(backend: str, verb: s
 
             assert await w.result("r") == "went"
             assert (await _handle(w, "given")).instance == child.instance
+
+    run(backend, main)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_whoever_restarts_may_die_and_no_child_is_forgotten(backend: str, mode: Mode) -> None:
+    """Asked again, the restart also does what follows it: nobody else would cancel the child."""
+
+    @a_workflow
+    async def parent() -> str:
+        await _waits_for_ever.start()
+        await sleep(60)
+        return await _does("x")
+
+    async def restarted(at: int) -> bool:
+        async with world() as w:
+            broken.add("x")
+            process = await w.process()
+            await w.start("r", parent)
+            assert "x is broken" in await w.result("r")
+            process.kill()  # before it has seen to the child
+            (child,) = _children(w)
+            broken.clear()
+
+            died = await dies(
+                w.bucket, mode, at, lambda store: _Repair(store).restart("r"), system=w.system
+            )
+            await _Repair(w.store).restart("r")
+
+            await w.process()
+            assert await w.result("r") == "x"
+            assert "its parent 'r' is over" in await w.result(child)
+            return died
+
+    async def main() -> None:
+        deaths = 0
+        while await restarted(deaths):
+            deaths += 1
+        assert deaths > 8
 
     run(backend, main)
 

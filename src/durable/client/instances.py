@@ -8,7 +8,7 @@ process that dies in between leaves a folder that no `start` names; purging the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,8 @@ from durable.protocol.records import NEVER, Start, Step
 from durable.protocol.singletons import LOCK_PATH
 from durable.runtime import flags, markers
 from durable.runtime.branches import map_in
-from durable.runtime.children import wake_parent
-from durable.runtime.facts import Facts
+from durable.runtime.children import Started, wake_parent
+from durable.runtime.facts import Facts, load_older
 from durable.runtime.starting import random_id
 from durable.store import Refused, Store, Stored
 
@@ -175,6 +175,9 @@ async def replace(
     Raises:
         Conflict: somebody else replaced the instance meanwhile.
     """
+    older = [facts]
+    if facts.is_untouched():  # whoever made it may have died before telling anybody
+        older += await load_older(store, run, facts.start)
     current = await _unchanged(store, run, facts.start)
     start = anew(store, facts.start, keeps=bool(kept))
     copy = Copy(
@@ -188,12 +191,34 @@ async def replace(
     )  # fmt: skip
     if isinstance(written, Refused):
         raise _changed(run)
-    await markers.wake(store, run, start, nonce=store.system.token)
+    known = offspring.started(facts)
+    await _announce(store, run, start, older, [known[path] for path in known.keys() & kept])
+    return start
+
+
+async def announce(store: Store, run: str, facts: Facts) -> None:
+    """Do again what follows the making of this instance: its maker may have died at it.
+
+    Raises:
+        CorruptFact: an object of an older instance cannot be what its name says.
+    """
+    older = await load_older(store, run, facts.start)
+    await _announce(store, run, facts.start, older, offspring.started(facts).values())
+
+
+async def _announce(
+    store: Store, run: str, start: Start, older: Iterable[Facts], kept: Collection[Started]
+) -> None:
+    """Tell all whom it concerns of a new instance. The marker comes last.
+
+    Once it is there the run goes on, and nobody would ask for the rest again.
+    """
     await flags.unflag(store, start.queue, run)
-    await offspring.cancel(store, run, facts, kept)
+    for facts in older:
+        await offspring.cancel(store, run, facts, kept)
     if start.parent is not None:  # it may wait for the old instance's end
         await wake_parent(store, start.parent)
-    return start
+    await markers.wake(store, run, start, nonce=store.system.token)
 
 
 async def _unchanged(store: Store, run: str, start: Start) -> Stored:

@@ -36,7 +36,7 @@ async def kept(store: Store, facts: Facts, paths: Collection[str], keeps: Keeps)
     """Those of the paths that stay, now that the children are looked at."""
     left_out = {
         path
-        for path, child in _started(facts).items()
+        for path, child in started(facts).items()
         if path in paths and not keeps(child, await _result(store, child))
     }
     return set(paths) - left_out
@@ -52,19 +52,21 @@ def waited_for(facts: Facts, path: str) -> str:
     return ""
 
 
-async def cancel(store: Store, run: str, facts: Facts, kept: Collection[str] = ()) -> None:
+async def cancel(store: Store, run: str, facts: Facts, kept: Collection[Started] = ()) -> None:
     """This instance is over, and perhaps no worker came to see to its owned children.
 
     Args:
-        kept: paths of the starts that a new instance has taken over.
+        kept: children that a new instance has taken over.
     """
-    steps = [step for step in facts.steps if step.path not in kept]
+    known = started(facts)
+    steps = [step for step in facts.steps if known.get(step.path) not in kept]
     instance = facts.start.instance
     owned, unsure = owned_in(steps), unsure_in(run, instance, steps)
     await cancel_open(store, run, instance, owned, unsure)
 
 
-def _started(facts: Facts) -> dict[str, Started]:
+def started(facts: Facts) -> dict[str, Started]:
+    """The children that this instance has started, by the path of the call."""
     found: dict[str, Started] = {}
     for step in facts.steps:
         if step.kind == "start" and isinstance(step.value, msgspec.Raw):

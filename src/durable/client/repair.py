@@ -18,7 +18,7 @@ from durable.protocol import names, records, values
 from durable.protocol.records import Result, Start, Step, Take
 from durable.runtime import definitions, flags, locks, markers
 from durable.runtime.children import Started
-from durable.runtime.facts import Facts
+from durable.runtime.facts import CorruptFact, Facts
 from durable.runtime.starting import random_id
 from durable.runtime.sweeper import Sweeper
 from durable.store import Refused, Store
@@ -52,8 +52,10 @@ class Repair:
             Conflict: the run has completed, or is not over; or somebody else changed it.
         """
         facts = await reading.load(self.store, id)
+        if _was_done(facts, "retry"):
+            return await self._announce(id, facts)
         if facts.result is None:
-            return await self._wake_stuck(id, facts.start)
+            return await self._wake_stuck(id, facts)
         _check_failed(id, facts)
         kept = await self._successes(facts)
         said = _said("retry", by, reason)
@@ -68,6 +70,8 @@ class Repair:
             Conflict: it is neither over nor stuck; or somebody else changed it.
         """
         facts = await reading.load(self.store, id)
+        if _was_done(facts, "restart"):
+            return await self._announce(id, facts)
         if facts.result is None:
             await self._make_way(id, facts.start)
         said = _said("restart", by, reason)
@@ -102,11 +106,11 @@ class Repair:
         facts = await reading.load(self.store, id)
         past = rules.before(facts.journal().order, before, id)
         kept = await offspring.kept(self.store, facts, past.paths, offspring.for_fork)
+        given = facts.start.input if input is None else input
         if await self.store.read(names.start(run)) is not None:
-            raise _taken(run)
+            return await self._forked_before(run, f"fork of {id}", kept, given)
         start = instances.anew(
-            self.store, facts.start, keeps=bool(kept),
-            input=facts.start.input if input is None else input,
+            self.store, facts.start, keeps=bool(kept), input=given,
             tags={**facts.start.tags, "forked-from": id}, parent=None, dedup_key="",
         )  # fmt: skip
         said = _said(f"fork of {id}", by, reason)
@@ -141,13 +145,15 @@ class Repair:
         """
         facts = await reading.load(self.store, id)
         recorded = next((step for step in facts.outcomes() if step.path == path), None)
+        skipped = self._skipped(facts, path, value, _said("skip", by, reason))
+        if recorded is not None and _is_same(recorded, skipped) and facts.result is None:
+            return await self._skipped_before(id, facts)
         if recorded is not None and (recorded.outcome == "value" or facts.result is None):
             raise Conflict(
                 f"call {path!r} of run {id!r} has an outcome already: {recorded.outcome}",
                 hint="what is recorded never changes; fork the run before that call instead",
                 run=id,
             )
-        skipped = self._skipped(facts, path, value, _said("skip", by, reason))
         if facts.result is not None:
             _check_failed(id, facts)
             kept = await self._successes(facts, but=path)
@@ -161,9 +167,7 @@ class Repair:
                 f"run {id!r} got on just now, perhaps with call {path!r}",
                 hint="look at it, and skip the call if it still waits", run=id,
             )  # fmt: skip
-        await self._wake(id, facts.start)
-        await markers.take_away(self.store, facts.start.queue, id)
-        return _handle(self.store, id, facts.start)
+        return await self._go_on_elsewhere(id, facts.start)
 
     async def release(self, id: str, *, force: bool = False) -> bool:
         """Take a run from a worker that holds it; False: nobody does.
@@ -218,6 +222,11 @@ class Repair:
 
     # -- inside ------------------------------------------------------------------------------------
 
+    async def _go_on_elsewhere(self, id: str, start: Start) -> Handle[Any]:
+        await self._wake(id, start)
+        await markers.take_away(self.store, start.queue, id)
+        return _handle(self.store, id, start)
+
     async def _wake(self, id: str, start: Start) -> None:
         flagged = await flags.read(self.store, start.queue, id) is not None
         await markers.wake(self.store, id, start, flagged=flagged, nonce=self.store.system.token)
@@ -232,11 +241,39 @@ class Repair:
         paths = rules.successes(facts.outcomes())
         return await offspring.kept(self.store, facts, paths, keeps)
 
-    async def _wake_stuck(self, id: str, start: Start) -> Handle[Any]:
+    async def _wake_stuck(self, id: str, facts: Facts) -> Handle[Any]:
         # A parked run looks again and parks again; one that was imported has no timer yet.
-        await self._make_way(id, start, or_parked=True)
-        await self._wake(id, start)
-        return _handle(self.store, id, start)
+        await self._make_way(id, facts.start, or_parked=True)
+        if facts.is_untouched():
+            return await self._announce(id, facts)
+        await self._wake(id, facts.start)
+        return _handle(self.store, id, facts.start)
+
+    # -- asked again, because whoever asked first may have died at it ------------------------------
+
+    async def _announce(self, id: str, facts: Facts) -> Handle[Any]:
+        await markers.discard_damaged(self.store, facts.start.queue, id)
+        try:
+            await instances.announce(self.store, id, facts)
+        except CorruptFact as e:
+            raise reading.corrupt(id, e) from e
+        return _handle(self.store, id, facts.start)
+
+    async def _forked_before(
+        self, run: str, said: str, kept: set[str], input: msgspec.Raw
+    ) -> Handle[Any]:
+        facts = await reading.load(self.store, run)
+        there = {step.path for step in facts.outcomes()}
+        same = there == kept and bytes(facts.start.input) == bytes(input)
+        if not same or not _was_done(facts, said):
+            raise _taken(run)
+        await self._wake(run, facts.start)
+        return _handle(self.store, run, facts.start)
+
+    async def _skipped_before(self, id: str, facts: Facts) -> Handle[Any]:
+        if facts.is_untouched():
+            return await self._announce(id, facts)
+        return await self._go_on_elsewhere(id, facts.start)
 
     async def _make_way(self, id: str, start: Start, *, or_parked: bool = False) -> None:
         """Nobody works on the run, and nobody will: it needs attention, or was never announced.
@@ -278,6 +315,20 @@ def _place(id: str, facts: Facts, skipped: Step) -> tuple[str, Step | Take]:
         nonce=skipped.nonce, time=skipped.time, value=skipped.value, note=skipped.note,
     )  # fmt: skip
     return names.take(id, instance, take.k), take
+
+
+def _was_done(facts: Facts, said: str) -> bool:
+    """Whether this very instance came of the same request, and nobody has worked on it since."""
+    return facts.is_untouched() and facts.made_by.startswith(f"{said} by ")
+
+
+def _is_same(recorded: Step, skipped: Step) -> bool:
+    """Whether a person has given that value before."""
+    if isinstance(recorded.value, msgspec.UnsetType) or isinstance(
+        skipped.value, msgspec.UnsetType
+    ):
+        return False
+    return recorded.epoch == BY_HAND and bytes(recorded.value) == bytes(skipped.value)
 
 
 def _check_failed(id: str, facts: Facts) -> None:

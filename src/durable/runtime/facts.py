@@ -94,7 +94,22 @@ class Facts:
 
         What the owners of this instance record has higher epochs.
         """
-        return max((claim.epoch for claim in self.epochs if not claim.worker), default=0)
+        return self._closing.epoch if self._closing else 0
+
+    @property
+    def made_by(self) -> str:
+        """Who made this instance of an older one, and why; empty if nobody did."""
+        return self._closing.label if self._closing else ""
+
+    @property
+    def _closing(self) -> Epoch | None:
+        by_hand = [claim for claim in self.epochs if not claim.worker]
+        return max(by_hand, key=lambda claim: claim.epoch, default=None)
+
+    def is_untouched(self) -> bool:
+        """Whether nobody has worked on this instance since somebody made it of an older one."""
+        above = {e.epoch for e in self.epochs} | self.recorded_epochs()
+        return bool(self.copied) and self.copied == max(above) and self.result is None
 
     def waiting(self) -> list[Wait]:
         """Waits that have begun and have no outcome, those for a step's next attempt included."""
@@ -197,6 +212,28 @@ async def load(store: Store, run: str) -> Facts | None:
     if stored_start is None:
         return None
     facts = Facts(decode_start(stored_start), fresh=_is_fresh(run, listed))
+    await _fill(store, run, facts, listed)
+    return facts
+
+
+async def load_older(store: Store, run: str, start: Start) -> list[Facts]:
+    """The facts of the instances that the run had before the one that `start` names.
+
+    Raises:
+        CorruptFact: an object cannot be what its name says.
+    """
+    listed = [stored async for stored in store.list(names.run_folder(run))]
+    parsed = [names.parse_fact(run, stored.name) for stored in listed]
+    instances = {fact.instance for fact in parsed if fact is not None} - {start.instance}
+    found = []
+    for instance in sorted(instances):
+        facts = Facts(msgspec.structs.replace(start, instance=instance), fresh=False)
+        await _fill(store, run, facts, listed)
+        found.append(facts)
+    return found
+
+
+async def _fill(store: Store, run: str, facts: Facts, listed: list[Stored]) -> None:
     mine = names.instance_folder(run, facts.start.instance)
     listed = [s for s in listed if s.name.startswith(mine)]
     events = names.events_folder(run, facts.start.instance)
@@ -204,7 +241,6 @@ async def load(store: Store, run: str) -> Facts | None:
     rest = [s for s in listed if not s.name.startswith(events)]
     for stored in await _with_bodies(store, rest):
         _add(facts, run, stored)
-    return facts
 
 
 def _is_fresh(run: str, listed: list[Stored]) -> bool:

@@ -33,6 +33,7 @@ from durable.runtime.turns import strand, turn
 from durable.runtime.turnstile import TURNS
 
 PATIENCE = 10.0  # seconds that a wait may take in place
+ROUNDING = 1e-6  # seconds; a timer so short may end without the clock having moved at all
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,8 @@ class Parking:
             return None
         if self._crowded() or all(wait.certain for wait in waits):
             return 0
-        return max(0.0, PATIENCE - stood)
+        left = PATIENCE - stood
+        return left if left > ROUNDING else 0.0
 
     async def _rests(self) -> bool:
         """Tasks that the run has just started begin, and what they do is seen."""
