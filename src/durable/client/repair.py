@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from durable.client import instances, offspring, reading
+from durable.client import instances, offspring, reading, substitutes
 from durable.client.handles import Handle
 from durable.client.replaying import Replay, compare
 from durable.decorators import WorkflowFunction, code_for, workflows
-from durable.errors import Conflict, LeaseTaken, UnknownWorkflow, UsageError
+from durable.errors import Conflict, LeaseTaken, UnknownWorkflow
 from durable.protocol import instances as rules
-from durable.protocol import names, records, values
-from durable.protocol.records import Result, Start, Step, Take
+from durable.protocol import names, records
+from durable.protocol.records import Result, Start
 from durable.runtime import definitions, flags, locks, markers
 from durable.runtime.children import Started
 from durable.runtime.facts import CorruptFact, Facts
@@ -23,8 +23,6 @@ from durable.runtime.starting import random_id
 from durable.runtime.sweeper import Sweeper
 from durable.store import Refused, Store
 from durable.system import label
-
-BY_HAND = 0  # the epoch of records that no owner of the run has written
 
 
 class Repair:
@@ -145,8 +143,8 @@ class Repair:
         """
         facts = await reading.load(self.store, id)
         recorded = next((step for step in facts.outcomes() if step.path == path), None)
-        skipped = self._skipped(facts, path, value, _said("skip", by, reason))
-        if recorded is not None and _is_same(recorded, skipped) and facts.result is None:
+        skipped = substitutes.outcome(self.store, facts, path, value, _said("skip", by, reason))
+        if recorded is not None and substitutes.is_same(recorded, skipped) and facts.result is None:
             return await self._skipped_before(id, facts)
         if recorded is not None and (recorded.outcome == "value" or facts.result is None):
             raise Conflict(
@@ -160,7 +158,7 @@ class Repair:
             said = _said(f"skip {path}", by, reason)
             start = await instances.replace(self.store, id, facts, kept, said=said, extra=skipped)
             return _handle(self.store, id, start)
-        name, record = _place(id, facts, skipped)
+        name, record = substitutes.place(id, facts, skipped)
         body = records.encode(record)
         if isinstance(await self.store.create(name, body, nonce=skipped.nonce), Refused):
             raise Conflict(
@@ -288,47 +286,10 @@ class Repair:
             )
         await markers.discard_damaged(self.store, start.queue, id)
 
-    def _skipped(self, facts: Facts, path: str, value: object, said: str) -> Step:
-        if not path or path.startswith("/"):
-            raise UsageError(f"{path!r} is no path of a call", hint="`durable show` lists them")
-        raw, _ = values.encode_result(value, None, name=path)
-        number = sum(step.epoch == BY_HAND for step in facts.outcomes()) + 1
-        return Step(
-            path=path, name=reading.name_of(path), outcome="value", epoch=BY_HAND, n=number,
-            nonce=self.store.system.token(), time=self.store.now(), value=msgspec.Raw(raw),
-            note=said,
-        )  # fmt: skip
-
-
-def _place(id: str, facts: Facts, skipped: Step) -> tuple[str, Step | Take]:
-    """Where an outcome stands: that of a wait for an event has its place among the takes.
-
-    There it competes with the event, so that one of them counts for everybody.
-    """
-    instance = facts.start.instance
-    wait = next((wait for wait in facts.waits if wait.path == skipped.path), None)
-    if wait is None or wait.kind != "event":
-        return names.step(id, instance, skipped.path), skipped
-    take = Take(
-        k=max((take.k for take in facts.takes), default=0) + 1, path=wait.path, kind=wait.kind,
-        name=wait.name, outcome=skipped.outcome, epoch=skipped.epoch, n=skipped.n,
-        nonce=skipped.nonce, time=skipped.time, value=skipped.value, note=skipped.note,
-    )  # fmt: skip
-    return names.take(id, instance, take.k), take
-
 
 def _was_done(facts: Facts, said: str) -> bool:
     """Whether this very instance came of the same request, and nobody has worked on it since."""
     return facts.is_untouched() and facts.made_by.startswith(f"{said} by ")
-
-
-def _is_same(recorded: Step, skipped: Step) -> bool:
-    """Whether a person has given that value before."""
-    if isinstance(recorded.value, msgspec.UnsetType) or isinstance(
-        skipped.value, msgspec.UnsetType
-    ):
-        return False
-    return recorded.epoch == BY_HAND and bytes(recorded.value) == bytes(skipped.value)
 
 
 def _check_failed(id: str, facts: Facts) -> None:

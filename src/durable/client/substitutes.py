@@ -1,0 +1,60 @@
+"""A value that a person gives for a call: `skip`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from durable.client import reading
+from durable.errors import UsageError
+from durable.protocol import names, values
+from durable.protocol.records import Step, Take
+from durable.runtime.facts import Facts
+from durable.store import Store
+
+BY_HAND = 0  # the epoch of records that no owner of the run has written
+
+
+def outcome(store: Store, facts: Facts, path: str, value: object, said: str) -> Step:
+    """The outcome as it is to be recorded.
+
+    Args:
+        said: who gives it and why.
+
+    Raises:
+        UsageError: there can be no such path, or the value cannot be stored.
+    """
+    if not path or path.startswith("/"):
+        raise UsageError(f"{path!r} is no path of a call", hint="`durable show` lists them")
+    raw, _ = values.encode_result(value, None, name=path)
+    number = sum(step.epoch == BY_HAND for step in facts.outcomes()) + 1
+    return Step(
+        path=path, name=reading.name_of(path), outcome="value", epoch=BY_HAND, n=number,
+        nonce=store.system.token(), time=store.now(), value=msgspec.Raw(raw),
+        note=said,
+    )  # fmt: skip
+
+
+def is_same(recorded: Step, skipped: Step) -> bool:
+    """Whether a person has given that value before."""
+    if isinstance(recorded.value, msgspec.UnsetType) or isinstance(
+        skipped.value, msgspec.UnsetType
+    ):
+        return False
+    return recorded.epoch == BY_HAND and bytes(recorded.value) == bytes(skipped.value)
+
+
+def place(id: str, facts: Facts, skipped: Step) -> tuple[str, Step | Take]:
+    """Where an outcome stands: that of a wait for an event has its place among the takes.
+
+    There it competes with the event, so that one of them counts for everybody.
+    """
+    instance = facts.start.instance
+    wait = next((wait for wait in facts.waits if wait.path == skipped.path), None)
+    if wait is None or wait.kind != "event":
+        return names.step(id, instance, skipped.path), skipped
+    take = Take(
+        k=max((take.k for take in facts.takes), default=0) + 1, path=wait.path, kind=wait.kind,
+        name=wait.name, outcome=skipped.outcome, epoch=skipped.epoch, n=skipped.n,
+        nonce=skipped.nonce, time=skipped.time, value=skipped.value, note=skipped.note,
+    )  # fmt: skip
+    return names.take(id, instance, take.k), take
