@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.wall_time import Watch, watching
 
 REQUIRED = frozenset(filter(None, os.environ.get("DURABLE_REQUIRE", "").split(",")))
 
@@ -83,6 +85,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if part in REQUIRED:
                 pytest.fail(f"DURABLE_REQUIRE lists {part}, but {reason}", pytrace=False)
             pytest.skip(f"needs {part}: {reason}")
+
+
+@pytest.fixture(scope="session")
+def watch() -> Iterator[Watch]:
+    """What notices waits for time."""
+    with watching() as watch:
+        yield watch
+
+
+@pytest.fixture(autouse=True)
+def _no_wait_for_time(watch: Watch) -> Iterator[None]:
+    """See tests/wall_time.py."""
+    watch.take()  # what fixtures of others waited for
+    yield
+    waits = watch.take()
+    if waits:
+        pytest.fail("it waits for time (tests/wall_time.py):\n" + "\n".join(waits), pytrace=False)
 
 
 @pytest.fixture(autouse=True)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import facts
 from tests.cli.command import FLOWS, Done, begin, durable, until
 
 Cli = Callable[..., Done]
 
 FLEET = """
-import os, time
-from durable import Queue, step, workflow
+import os
+from pathlib import Path
+import anyio
+from durable import step, workflow
 
 @step
-def note(number: int) -> int:
+async def note(number: int) -> int:
     with open("notes", "a") as file:
         file.write(f"{number} {os.getpid()}\\n")
-    time.sleep(0.2)
+    while not (Path("go").exists() or Path(f"go-{os.getpid()}").exists()):
+        await anyio.sleep(0.01)
     return number
 
 @workflow
@@ -51,6 +55,12 @@ def start(flow: str, number: int, folder: Path) -> None:
     assert done.code == 0, done.err
 
 
+def notes(folder: Path) -> list[list[str]]:
+    """The number and the process of each body that has begun."""
+    file = folder / "notes"
+    return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+
+
 @pytest.fixture
 def flow(folder: Path) -> str:
     (folder / "fleet.py").write_text(FLEET)
@@ -59,14 +69,15 @@ def flow(folder: Path) -> str:
 
 def test_a_label_keeps_a_workflow_from_other_workers(cli: Cli, folder: Path, flow: str) -> None:
     """Without the label it is left, and shown as waiting with the reason; with it, it is run."""
+    (folder / "go").touch()
     durable("start", f"{flow}:train", "--id", "t", "--input", "[1]", folder=folder)
     durable("worker", flow, "--until-idle", folder=folder)
-    waiting = durable("show", "t", "--json", folder=folder).document
+    waiting = cli("show", "t", "--json").document
     done = durable("worker", flow, "--label", "gpu", "--until-idle", folder=folder)
 
     assert waiting["status"] == "waiting"
     assert done.code == 0
-    assert durable("result", "t", folder=folder).out == "1\n"
+    assert cli("result", "t").out == "1\n"
 
 
 def test_why_a_run_waits(cli: Cli, folder: Path, started: list[subprocess.Popen[str]]) -> None:
@@ -76,41 +87,37 @@ def test_why_a_run_waits(cli: Cli, folder: Path, started: list[subprocess.Popen[
     worker = begin("worker", f"{FLOWS}:three", folder=folder)
     started.append(worker)
     until(worker, "serves three", stream="stderr")
-    ignorant = nobody
-    for _ in range(100):
-        ignorant = cli("show", "x", "--json").document["reason"]
-        if ignorant != nobody:
-            break
-        time.sleep(0.05)
+
+    def reason() -> str:
+        return str(cli("show", "x", "--json").document["reason"])
 
     assert nobody == "no live worker"
-    assert ignorant == "no live worker knows workflow 'quick'"
+    facts.until(lambda: reason() == "no live worker knows workflow 'quick'")
 
 
-def test_several_processes_share_the_work(folder: Path, flow: str) -> None:
+def test_several_processes_share_the_work(
+    cli: Cli, folder: Path, flow: str, started: list[subprocess.Popen[str]]
+) -> None:
     """`--processes 2` runs two workers, and ends when nothing is left."""
-    for number in range(6):
-        durable(
-            "start", f"{flow}:count", "--id", f"c{number}", "--input", f"[{number}]", folder=folder
-        )
-    done = durable(
-        "worker", flow, "--processes", "2", "--concurrency", "1", "--until-idle", folder=folder
-    )
+    for number in range(3):
+        start(flow, number, folder)
+    words = ("--processes", "2", "--concurrency", "1", "--until-idle")
+    fleet = begin("worker", flow, *words, folder=folder)
+    started.append(fleet)
+    facts.until(lambda: len({process for _, process in notes(folder)}) == 2)
+    (folder / "go").touch()
+    fleet.communicate(timeout=50)
 
-    assert done.code == 0
-    notes = [line.split() for line in (folder / "notes").read_text().splitlines()]
-    assert len({process for _, process in notes}) == 2
-    assert durable("result", "c5", folder=folder).out == "15\n"
+    assert fleet.returncode == 0
+    assert cli("result", "c2").out == "6\n"
 
 
 def test_a_rolling_restart_loses_nothing(
-    folder: Path, flow: str, started: list[subprocess.Popen[str]]
+    cli: Cli, folder: Path, flow: str, started: list[subprocess.Popen[str]]
 ) -> None:
     """Each worker is replaced in turn, one of them killed: every run ends."""
-    for number in range(8):
-        durable(
-            "start", f"{flow}:count", "--id", f"c{number}", "--input", f"[{number}]", folder=folder
-        )
+    for number in range(4):
+        start(flow, number, folder)
 
     def worker() -> subprocess.Popen[str]:
         process = begin("worker", flow, "--concurrency", "2", folder=folder)
@@ -118,20 +125,26 @@ def test_a_rolling_restart_loses_nothing(
         until(process, "serves count", stream="stderr")
         return process
 
+    def is_at_work(process: subprocess.Popen[str]) -> bool:
+        return sum(pid == str(process.pid) for _, pid in notes(folder)) == 2
+
     first, second = worker(), worker()
+    facts.until(lambda: is_at_work(first) and is_at_work(second))
     third = worker()
     first.send_signal(signal.SIGTERM)
+    (folder / f"go-{first.pid}").touch()
     assert first.wait(timeout=30) == 0
-    fourth = worker()
     second.kill()
-    for number in range(8):
-        result = durable("result", f"c{number}", "--timeout", "40s", folder=folder)
+    fourth = worker()
+    (folder / "go").touch()
+    for number in range(4):
+        result = cli("result", f"c{number}", "--timeout", "40s")
         assert result.out == f"{3 * number}\n", result.err
     for process in (third, fourth):
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
 
-    notes = [line.split()[0] for line in (folder / "notes").read_text().splitlines()]
-    extra = {n: notes.count(str(n)) - 3 for n in range(8)}
+    ran = Counter(number for number, _ in notes(folder))
+    extra = {number: ran[str(number)] - 3 for number in range(4)}
     assert all(more >= 0 for more in extra.values())
-    assert sum(extra.values()) <= 2  # bodies in flight when a worker was killed run again
+    assert sum(extra.values()) == 2  # bodies in flight when a worker was killed run again

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import FLOWS, Done, begin, durable
 
 Cli = Callable[..., Done]
@@ -13,8 +15,9 @@ APPROVED = f"{FLOWS}:approved"
 NAP = f"{FLOWS}:nap"
 
 
-def test_an_event_from_the_command_line(cli: Cli) -> None:
+def test_an_event_from_the_command_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """A parked run is shown as parked; an event wakes it; a run that is over says so."""
+    monkeypatch.setenv("DURABLE_ALWAYS_PARK", "1")
     cli("start", APPROVED, "--id", "x")
     idle = cli("worker", FLOWS, "--until-idle", "--json")
     assert idle.document["parked"] == 1

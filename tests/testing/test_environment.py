@@ -45,6 +45,11 @@ def in_loop(loop: str, main: Callable[[], Awaitable[None]]) -> None:
     anyio.run(bounded, backend=loop)
 
 
+def compute() -> None:
+    """Real work, for a moment."""
+    sum(range(1_000_000))
+
+
 def fails(times: int) -> Callable[[str], str]:
     """A body that fails so many times and then succeeds."""
     left = [times]
@@ -165,7 +170,7 @@ def test_time_waits_for_threads() -> None:
     """A sync body that computes for a moment takes no virtual time, and none passes it by."""
 
     def body(order: str, *, gift: bool = False) -> str:
-        time.sleep(0.05)  # real work
+        compute()
         return "packed"
 
     with environment() as env:
@@ -187,7 +192,7 @@ def test_time_waits_for_sockets_and_threads_of_async_bodies(loop: str) -> None:
 
             async def answer(stream: anyio.abc.SocketStream) -> None:
                 async with stream:
-                    await anyio.to_thread.run_sync(time.sleep, 0.05)
+                    await anyio.to_thread.run_sync(compute)
                     await stream.send(b"paid")
 
             tasks.start_soon(listener.serve, answer)
@@ -512,13 +517,21 @@ def test_client_words_cross_the_loops(loop: str) -> None:
 
 def test_cancelled_wait_leaves_the_environment_usable(loop: str) -> None:
     """A test that cancels its own wait can go on asking."""
+    begun, end = threading.Event(), threading.Event()
+
+    def body(order: str, *, gift: bool = False) -> str:
+        begun.set()
+        assert end.wait(SECONDS)
+        return order
 
     async def main() -> None:
         async with environment() as env:
-            env.stub(shop.wrap_up, lambda order, gift=False: time.sleep(0.3) or order)
-            with anyio.move_on_after(0.02) as scope:
-                await env.client.run(shop.sync_order, "A")
-            assert scope.cancelled_caught
+            env.stub(shop.wrap_up, body)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(env.client.run, shop.sync_order, "A")
+                assert await anyio.to_thread.run_sync(begun.wait, SECONDS)
+                tasks.cancel_scope.cancel()
+            end.set()
             env.unstub(shop.wrap_up)
             assert await env.client.run(shop.sync_order, "B") == "parcel B, gift B"
 
