@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import zlib
 from collections.abc import Awaitable
+from types import CodeType
 from typing import Any
 
 import anyio
@@ -17,8 +19,6 @@ from durable.runtime.scopes import Scope, here
 from tests.runtime.harness import described, leaves, sub, through
 from tests.runtime.programs import program
 from tests.simulation.witness import Body, Witness
-
-_known: dict[int, str] = {}
 
 
 def _body(name: str) -> Body:
@@ -108,7 +108,7 @@ class _Words:
 async def any_program(seed: int) -> Any:
     witness, source = Witness(), _source(seed)
     words = _Words(witness, source).all()
-    exec(compile(source, "<program>", "exec"), words)
+    exec(_compiled(source), words)
     try:
         return witness.left(await words["program"]())
     except Exception as e:
@@ -116,7 +116,11 @@ async def any_program(seed: int) -> Any:
         raise
 
 
+@functools.lru_cache(maxsize=64)  # of the runs of one schedule, and their takeovers
 def _source(seed: int) -> str:
-    if seed not in _known:
-        _known[seed] = program(seed, native=True)
-    return _known[seed]
+    return program(seed, native=True)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(source: str) -> CodeType:
+    return compile(source, "<program>", "exec")

@@ -44,14 +44,19 @@ class Promoter:
 
         Whoever asks while another look is under way waits for it.
         """
+        if not self._is_time() and not self._looking.locked():
+            return 0
         async with self._looking:
-            return await self._look()
+            return await self._look() if self._is_time() else 0
+
+    def _is_time(self) -> bool:
+        """Whether a hint may be due; asked all the time by a worker that has nothing to do."""
+        if self._dues and self._dues[0] <= self._store.now():
+            return True
+        return self._polling and self._store.system.boot() >= self._list_at
 
     async def _look(self) -> int:
         now, boot = self._store.now(), self._store.system.boot()
-        due = bool(self._dues) and self._dues[0] <= now
-        if not due and not (self._polling and boot >= self._list_at):
-            return 0
         pace = self._store.pace
         self._list_at = boot + pace.slow * self._store.system.uniform(0.8, 1.2)
         while self._dues and self._dues[0] <= now:

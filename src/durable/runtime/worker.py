@@ -196,12 +196,14 @@ class Worker:
             jittered = pause * self.store.system.uniform(0.8, 1.2)
             # The scheduler rests until something is due by itself.
             soon = self.options.polls or warned or work == self._scheduler.look
-            with anyio.move_on_after(jittered if soon else math.inf):
-                if work in self._nudges:
+            if work in self._nudges:
+                with anyio.move_on_after(jittered if soon else math.inf):
                     await self._nudges[work].wait()
                     self._nudges[work] = anyio.Event()
-                else:
-                    await anyio.sleep_forever()
+            elif soon:
+                await anyio.sleep(jittered)
+            else:
+                await anyio.sleep_forever()
 
     # -- what is repeated -------------------------------------------------------------------------
 

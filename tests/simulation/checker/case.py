@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -109,6 +110,7 @@ class Case:
         self.mutations: dict[str, list[Fact]] = defaultdict(list)
         for fact in self.by_kind["mutation"]:
             self.mutations[fact.name].append(fact)
+        self._sent: dict[tuple[str, str, str], list[Fact]] = defaultdict(list)
         self.left: dict[str, bytes] | None = None
         if self.by_kind["rest"]:
             self.left = self.by_kind["rest"][-1].left
@@ -208,13 +210,12 @@ class Case:
 
     def sent_before(self, order: int, who: str, verb: str, name: str) -> Fact | None:
         """The last such store call of a process before some event."""
-        found = None
-        for fact in self.by_kind["call"]:
-            if fact.order >= order:
-                break
-            if (fact.who, fact.verb, fact.name) == (who, verb, name):
-                found = fact
-        return found
+        if not self._sent:
+            for fact in self.by_kind["call"]:
+                self._sent[fact.who, fact.verb, fact.name].append(fact)
+        sent = self._sent.get((who, verb, name), [])
+        before = bisect_left(sent, order, key=lambda fact: fact.order)
+        return sent[before - 1] if before else None
 
 
 def tokens_of(value: object) -> list[str]:

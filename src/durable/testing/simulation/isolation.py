@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio  # noqa: TID251  # the simulated event loop is one of asyncio's
 import contextlib
 import gc
+import linecache
 import logging
 import sys
 import threading
@@ -24,7 +25,7 @@ def isolated() -> Iterator[None]:
     scope: Any = backend.CancelScope
     threads: Any = backend.AsyncIOBackend
     saved_hash, saved_threads = scope.__hash__, threads.__dict__["run_sync_in_worker_thread"]
-    saved_hook = sys.unraisablehook
+    saved_hook, saved_check = sys.unraisablehook, linecache.checkcache
     logger = logging.getLogger("durable")
     saved_level, collects = logger.level, gc.isenabled()
     # Sets of scopes are otherwise in the order of their addresses.
@@ -33,6 +34,7 @@ def isolated() -> Iterator[None]:
     sys.unraisablehook = lambda unraisable: None  # code that was killed in the middle
     logger.setLevel(logging.CRITICAL + 1)
     sniffio.thread_local.name = "asyncio"  # anyio need not find out, each time
+    linecache.checkcache = lambda filename=None: None  # no source changes meanwhile
     gc.disable()  # so that nothing of what was killed is closed in the middle either
     try:
         with warnings.catch_warnings():
@@ -45,6 +47,7 @@ def isolated() -> Iterator[None]:
         if collects:
             gc.enable()
         sniffio.thread_local.name = None
+        linecache.checkcache = saved_check
         scope.__hash__ = saved_hash
         threads.run_sync_in_worker_thread = saved_threads
         sys.unraisablehook = saved_hook

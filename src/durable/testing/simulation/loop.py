@@ -127,6 +127,10 @@ class SimulatedTask(asyncio.Task[T]):
     def __hash__(self) -> int:
         return self.number
 
+    def __repr__(self) -> str:
+        """What asyncio says of a task takes long, and is asked for at each cancellation."""
+        return f"<task {self.number}>"
+
 
 class SimulatedLoop(asyncio.BaseEventLoop):
     """See the module's docstring.
