@@ -395,3 +395,63 @@ def test_uvloop_is_used_where_it_is_installed(tmp_path: Path) -> None:
     installed = importlib.util.find_spec("uvloop") is not None
 
     assert json.loads(done.out) == ("uvloop" if installed else "asyncio.unix_events")
+
+
+# -- options of the run ----------------------------------------------------------------------------
+
+QUEUED = """
+from durable import Queue, workflow
+
+@workflow(queue=Queue("q", concurrency=1, debounce="5s"))
+def shout(word: str) -> str:
+    return word.upper()
+"""
+
+
+@pytest.fixture
+def queued(folder: Path) -> Cli:
+    """`durable start` of that file, in a process of its own."""
+    (folder / "queued.py").write_text(QUEUED)
+
+    def start(id: str, *words: str) -> Done:
+        return durable("start", "queued.py", "--id", id, "--input", '["x"]', *words, folder=folder)
+
+    return start
+
+
+@pytest.mark.parametrize("key", ["--dedup-key", "--debounce-key"])
+def test_start_with_a_key_gives_the_run_that_carries_it(queued: Cli, key: str) -> None:
+    """The second start prints the id of the first; both keys at once are refused."""
+    first = queued("a", key, "k")
+    second = queued("b", key, "k", "--json")
+    other = queued("c", key, "l")
+    both = queued("d", "--dedup-key", "k", "--debounce-key", "k")
+
+    assert (first.out, second.document["run"], other.out) == ("a\n", "a", "c\n")
+    assert both.code == 2
+    assert "not allowed with" in both.err
+
+
+def test_a_debounce_key_needs_a_quiet_time(cli: Cli) -> None:
+    """A queue that does not say how long to wait is told of, with what to write."""
+    done = cli("start", QUICK, "--debounce-key", "k", "--input", INPUT)
+
+    assert done.code == 2
+    assert "queue 'default' does not say how long to wait" in done.err
+    assert "Queue('default', debounce=\"5s\")" in done.err
+
+
+def test_priority_and_timeout_are_the_runs(queued: Cli, folder: Path) -> None:
+    """A lower priority goes first in the line; the timeout counts from the start."""
+    queued("late")
+    queued("first", "--priority", "-3")
+    queued("short", "--run-timeout", "1ms")
+    durable("worker", "queued.py", "--queues", "q", "--until-idle", folder=folder)
+    listed = durable("list", "--json", folder=folder).document["runs"]
+    ends = {run["run"]: run["ended"] for run in listed}
+    short = durable("result", "short", "--json", folder=folder)
+
+    assert ends["first"] < ends["late"]
+    assert short.error["code"] == "run_failed"
+    assert "RunTimeout" in short.error["message"]
+    assert queued("x", "--priority", "1000").code == 2

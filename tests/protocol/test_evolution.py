@@ -18,6 +18,7 @@ from durable.protocol import failures, primitives, records, schedules
 REQUIRED = {
     "records.LockRequest": "key on_conflict",
     "records.Parent": "run instance path",
+    "records.Debounce": "key due latest",
     "records.Start": "workflow input instance nonce",
     "records.Origin": "instance created",
     "records.Slept": "n path",
@@ -46,7 +47,7 @@ REQUIRED = {
     "records.QueueRecord": "name nonce",
     "records.Slot": "run instance workflow since nonce",
     "records.Pending": "run instance workflow nonce",
-    "records.DedupClaim": "run request nonce",
+    "records.KeyClaim": "run request nonce",
     "records.Starts": "nonce",
     "records.Pauses": "nonce",
     "records.ScheduleRecord": "name workflow input schedule nonce",

@@ -36,9 +36,13 @@ def read(arguments: argparse.Namespace) -> Asked:
     """
     workflow = load_one(arguments.target)
     definition = workflow.definition
-    given: str | None = getattr(arguments, "id", None)  # a schedule's runs have ids of their own
-    run = random_id(System()) if given is None else given
-    options = workflow.options(id=run, queue=arguments.queue, tags=_tags(arguments.tag))
+    given = vars(arguments)  # the runs of a schedule have ids of their own, and no keys
+    run = random_id(System()) if given.get("id") is None else given["id"]
+    options = workflow.options(
+        id=run, queue=arguments.queue, priority=arguments.priority, tags=_tags(arguments.tag),
+        timeout=arguments.run_timeout, dedup_key=given.get("dedup_key"),
+        debounce_key=given.get("debounce_key"),
+    )  # fmt: skip
     call: Call = ((), {})
     if arguments.input is not None:
         call = values.call_from_json(

@@ -26,11 +26,11 @@ from durable.decorators import WorkflowFunction, code_for, workflows
 from durable.errors import Conflict, StoreUnavailable, UsageError
 from durable.protocol import records
 from durable.protocol.records import Holder, LockRecord, Result, Start
-from durable.runtime import deduplication, locks, markers, starting
+from durable.runtime import keys, locks, markers, starting
 from durable.runtime.closing import Stopped
-from durable.runtime.deduplication import Begun
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.identity import Options
+from durable.runtime.keyed import Begun
 from durable.runtime.surroundings import Progress
 from durable.runtime.worker import Worker
 from durable.store import Refused, Store, Written
@@ -147,7 +147,8 @@ class Client(Coordination, Repair):
             StoreUnavailable: the run may have started; ask again with the same id.
 
         With `checkout.options(dedup_key=...)` the handle may be that of another run, which
-        carries the key and is not over.
+        carries the key and is not over; with a `debounce_key`, of one that has not begun, and
+        will do what was asked for here.
         """
         request = self._request(workflow, args, kwargs)
         await self.store.check()
@@ -155,8 +156,8 @@ class Client(Coordination, Repair):
         if other is not None:
             return await self._handle_in(other, request.definition)
         with _may_have_started(request.run):
-            if request.start.dedup_key:
-                begun = await deduplication.start(self.store, request.run, request.start)
+            if keys.has_one(request.start):
+                begun = await keys.start_with(self.store, request.run, request.start)
                 return self._handle_of_begun(request, begun)
             started = await starting.start(self.store, request.run, request.start)
             started = await self._revived(request, started)
@@ -284,7 +285,8 @@ class Client(Coordination, Repair):
         """Of the run that carries the key: this one, or another."""
         if begun.run != request.run:
             return Handle(self.store, begun.run, begun.start, code_for(begun.start))
-        requests.check_same(request, begun.start)
+        if begun.start.debounce is None:  # else its input may be a later start's by now
+            requests.check_same(request, begun.start)
         return Handle(self.store, request.run, begun.start, request.definition)
 
     async def _start_here(self, worker: Worker, request: Request) -> Handle[Any]:
@@ -296,10 +298,8 @@ class Client(Coordination, Repair):
             return await starting.start(store, run, start)
 
         with _may_have_started(request.run):
-            if request.start.dedup_key:
-                begun = await deduplication.start(
-                    self.store, request.run, request.start, begin=begin
-                )
+            if keys.has_one(request.start):
+                begun = await keys.start_with(self.store, request.run, request.start, begin=begin)
                 return self._handle_of_begun(request, begun)
             written = await begin(self.store, request.run, request.start)
             written = await self._revived(request, written)

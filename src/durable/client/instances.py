@@ -18,7 +18,7 @@ from durable.client import offspring, reading
 from durable.errors import Conflict
 from durable.protocol import instances, names, records
 from durable.protocol.names import Fact
-from durable.protocol.queues import SLOT_PATH
+from durable.protocol.queues import DEBOUNCE_PATH, SLOT_PATH
 from durable.protocol.records import NEVER, Start, Step
 from durable.protocol.singletons import LOCK_PATH
 from durable.runtime import flags, markers
@@ -108,7 +108,7 @@ class Copy:
             wait.path
             for wait in self.facts.waits
             if wait.path not in recorded
-            and wait.path not in {LOCK_PATH, SLOT_PATH}
+            and wait.path not in {DEBOUNCE_PATH, LOCK_PATH, SLOT_PATH}
             and wait.time < self.until
         }
 
@@ -142,6 +142,9 @@ def anew(store: Store, start: Start, *, keeps: bool, **changes: Any) -> Start:
         changes: other fields.
     """
     now = store.now()
+    if start.debounce is not None:  # nothing holds it back; its claim is removed at its end
+        closed = msgspec.structs.replace(start.debounce, closed=True)
+        start = msgspec.structs.replace(start, debounce=closed)
     if start.parent is not None:
         start = msgspec.structs.replace(
             start, parent=msgspec.structs.replace(start.parent, owned=False)

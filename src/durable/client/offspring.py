@@ -22,14 +22,16 @@ Keeps = Callable[[Started, Result | None], bool]
 
 def for_retry(child: Started, result: Result | None) -> bool:
     """A child that gave no value is made again, unless it goes on by itself."""
+    if child.shared:
+        return True  # what was asked for is asked for
     if result is None:
         return not child.owned  # an owned one ends with its parent's old instance
     return result.status == "completed" and result.skipped is None and result.joined is None
 
 
-def for_fork(_: Started, result: Result | None) -> bool:
+def for_fork(child: Started, result: Result | None) -> bool:
     """A child that is under way wakes its own parent at its end, and no other run."""
-    return result is not None
+    return child.shared or result is not None
 
 
 async def kept(store: Store, facts: Facts, paths: Collection[str], keeps: Keeps) -> set[str]:

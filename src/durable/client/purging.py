@@ -17,7 +17,7 @@ from durable.client import offspring, reading
 from durable.errors import Conflict, NotFound
 from durable.protocol import moments, names, records
 from durable.protocol.records import History, Start
-from durable.runtime import deduplication, flags, markers, singletons, timers
+from durable.runtime import flags, keys, markers, singletons, timers
 from durable.runtime.admission import lock_wait
 from durable.runtime.branches import map_in
 from durable.runtime.children import wake_parent
@@ -127,7 +127,7 @@ async def _settle(store: Store, run: str, start: Start) -> None:
         await wake_parent(store, start.parent)
     await offspring.cancel(store, run, facts)
     await singletons.end(store, run, start, lock_wait(facts))
-    await deduplication.end(store, run, start)
+    await keys.end(store, run, start)
 
 
 async def _clear(store: Store, run: str) -> int:

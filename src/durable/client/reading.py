@@ -22,8 +22,8 @@ from durable.protocol.records import (
     Step,
     Wait,
 )
+from durable.runtime import debouncing, flags, reading, slots, timers
 from durable.runtime import facts as facts_of_runs
-from durable.runtime import flags, reading, slots, timers
 from durable.runtime.facts import CorruptFact, Facts
 from durable.runtime.lines import read_pauses
 from durable.store import Store, Stored
@@ -239,6 +239,8 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     facts = await facts_of_runs.load(store, run)
     if facts is not None and facts.result is None:
         waiting = facts.waiting()
+        if facts.start.is_collecting and waiting:
+            return Status("parked", debouncing.why(facts.start))
         timer = await timers.newest(store, run, start, waiting)
         if timer is not None or waiting:
             return Status("parked", timer.waits_for if timer else what_it_waits_for(waiting))

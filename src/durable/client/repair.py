@@ -110,6 +110,7 @@ class Repair:
         start = instances.anew(
             self.store, facts.start, keeps=bool(kept), input=given,
             tags={**facts.start.tags, "forked-from": id}, parent=None, dedup_key="",
+            debounce=None,
         )  # fmt: skip
         said = _said(f"fork of {id}", by, reason)
         copy = instances.Copy(

@@ -38,7 +38,8 @@ def build(
     """The request for a run of this workflow under its options; the id defaults to a random one.
 
     Raises:
-        UsageError: it is no workflow, or a tag is no text.
+        UsageError: it is no workflow, a tag is no text, or its queue has no quiet time for its
+            debounce key.
         InvalidArguments: the arguments do not fit, or cannot be stored.
     """
     if not isinstance(workflow, WorkflowFunction):
@@ -57,6 +58,7 @@ def build(
         tags=_checked_tags(workflow.tags), created=now, deadline=definition.deadline(now),
         lock=definition.lock(args, kwargs), priority=workflow.priority,
         limited=definition.is_limited, label=definition.label, dedup_key=workflow.dedup_key,
+        debounce=definition.debounced(workflow.debounce_key, now),
     )  # fmt: skip
     run = random_id(system) if workflow.run_id is None else workflow.run_id
     return Request(run, start, definition)

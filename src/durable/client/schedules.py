@@ -123,7 +123,8 @@ class Schedules:
             InvalidId: the name cannot be part of an object's name.
             StoreUnavailable: the store does not answer.
         """
-        workflow.refuse_dedup_key("a schedule has one run for each tick")
+        workflow.refuse("dedup_key", "a schedule has one run for each tick")
+        workflow.refuse("debounce_key", "a schedule has one run for each tick")
         definition = workflow.definition
         if not isinstance(schedule, Schedule):
             raise UsageError(

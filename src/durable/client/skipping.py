@@ -45,7 +45,7 @@ async def in_the_way(store: Store, request: Request) -> LockRecord | None:
         SingletonTaken: another goes on, and this one is to raise.
     """
     lock = request.start.lock
-    if lock is None or lock.on_conflict not in {"raise", "join"}:
+    if lock is None or lock.on_conflict not in {"raise", "join"} or request.start.is_collecting:
         return None
     held = await singletons.peek(store, lock.key)
     if held is None or held.run == request.run:

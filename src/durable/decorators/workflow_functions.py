@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import typing
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol, cast, overload
+from typing import Any, Literal, Protocol, cast, overload
 
 from durable.decorators.describing import describe, limit
 from durable.decorators.functions import Awaited, Durable, P, R, R_co, only_in_threads, plain
@@ -35,6 +35,7 @@ class WorkflowFunction(Durable[P, R_co]):
     detached: bool = False
     priority: int = 0
     dedup_key: str = ""
+    debounce_key: str = ""
 
     def options(
         self,
@@ -46,6 +47,7 @@ class WorkflowFunction(Durable[P, R_co]):
         timeout: Duration | None = None,
         detached: bool | None = None,
         dedup_key: str | None = None,
+        debounce_key: str | None = None,
     ) -> typing.Self:
         """The same workflow with options for the runs started through it.
 
@@ -58,6 +60,11 @@ class WorkflowFunction(Durable[P, R_co]):
             detached: a child so started goes on when its parent is over.
             dedup_key: while a run of the queue that carries it is not over, a start by a client
                 gives that run instead of a second one.
+            debounce_key: the run begins once no further start with this key has come for as
+                long as its `Queue(debounce=...)` says, and does what the last of them asked for.
+
+        Raises:
+            UsageError: both keys are given.
         """
         other = copy.copy(self)
         if id is not None:
@@ -65,6 +72,8 @@ class WorkflowFunction(Durable[P, R_co]):
             other.run_id = id
         if queue is not None:
             name, limits = _queue(queue)
+            if queue == other.definition.queue:  # its own by name has its own limits
+                limits = other.definition.limits
             other.definition = dataclasses.replace(other.definition, queue=name, limits=limits)
         if priority is not None:
             other.priority = check_priority(priority)
@@ -77,6 +86,14 @@ class WorkflowFunction(Durable[P, R_co]):
         if dedup_key is not None:
             check_id(dedup_key, what="dedup_key")
             other.dedup_key = dedup_key
+        if debounce_key is not None:
+            check_id(debounce_key, what="debounce_key")
+            other.debounce_key = debounce_key
+        if other.dedup_key and other.debounce_key:
+            raise UsageError(
+                f"dedup_key={other.dedup_key!r} keeps the first start and "
+                f"debounce_key={other.debounce_key!r} the last: only one can hold"
+            )
         return other
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[ChildHandle[R_co]]:
@@ -84,7 +101,8 @@ class WorkflowFunction(Durable[P, R_co]):
 
         Its id comes from the parent's instance and the place of this call, unless
         `.options(id=...)` gives one. It is cancelled when the parent is over, unless it is
-        `.options(detached=True)`.
+        `.options(detached=True)`. With a `debounce_key` it is no child, and goes on by itself:
+        other starts may have begun it, or change what it does.
 
         Returns:
             To be awaited: a handle, whose `result()` waits for the child's end.
@@ -100,21 +118,22 @@ class WorkflowFunction(Durable[P, R_co]):
                 f"{self.name}.start was called outside a workflow, where it has no parent",
                 hint=f"write `client.start({self.name}, ...)`",
             )
-        self.refuse_dedup_key("a child has its id from its place in its parent")
+        self.refuse("dedup_key", "a child has its id from its place in its parent")
         return ChildStart(
             scope, self.definition, (args, kwargs),
             run=self.run_id, tags=self.tags, owned=not self.detached, priority=self.priority,
+            debounce_key=self.debounce_key,
         )  # fmt: skip
 
-    def refuse_dedup_key(self, why: str) -> None:
+    def refuse(self, option: Literal["dedup_key", "debounce_key"], why: str) -> None:
         """Where something else already keeps runs apart.
 
         Raises:
-            UsageError: the options give one.
+            UsageError: the options give such a key.
         """
-        if self.dedup_key:
+        if key := getattr(self, option):
             raise UsageError(
-                f"dedup_key={self.dedup_key!r} of workflow {self.name}: {why}",
+                f"{option}={key!r} of workflow {self.name}: {why}",
                 hint="leave it out here: it is for `client.start` and `client.run`",
             )
 

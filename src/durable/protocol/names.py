@@ -288,6 +288,11 @@ def dedup_key(queue: str, key: str) -> str:
     return f"{queue_folder(queue)}keys/{encode_part(key)}"
 
 
+def debounce_key(queue: str, workflow: str, key: str) -> str:
+    folder = f"{queue_folder(queue)}debounce/{path_part(encode_part(workflow))}"
+    return f"{folder}/{encode_part(key)}"
+
+
 def lock(key: str) -> str:
     return f"{LOCKS}{encode_part(key)}"
 

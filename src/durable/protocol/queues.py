@@ -24,12 +24,14 @@ import msgspec
 from durable.errors import UsageError
 from durable.protocol import durations
 from durable.protocol.names import check_id
-from durable.protocol.records import QueueRecord, Slot
+from durable.protocol.records import Debounce, QueueRecord, Slot
 
 SLOTS_MAX = 1000  # of a queue that has a rate and no concurrency; one list shows them all
 RATE_MAX = 1000  # starts in one period; each is remembered
 PRIORITY_MAX = 999
 SLOT_PATH = "slot"  # of the wait; calls have an ordinal or a key in their path
+DEBOUNCE_PATH = "debounce"  # of the wait for the end of a quiet time
+DEBOUNCE_TIMES = 10  # a busy key's run begins after so many quiet times
 
 
 class Rate(NamedTuple):
@@ -49,6 +51,10 @@ class Queue(msgspec.Struct, frozen=True):
             `(100, "1m")`, as exactly as the workers' ideas of the store's time agree.
         keep_slot: a run keeps its place while it is parked (sleeps, waits); by default others go
             on meanwhile, and it waits for a place again.
+        debounce: a run that is started with a `debounce_key` begins once no further start with
+            that key has come for so long, and does what the last of them asked for.
+        debounce_max: however many come, it begins so long after the first; default: ten times
+            `debounce`.
 
     Raises:
         UsageError: a limit that cannot be.
@@ -59,6 +65,8 @@ class Queue(msgspec.Struct, frozen=True):
     concurrency: int | None = None
     rate: tuple[int, durations.Duration] | None = None
     keep_slot: bool = False
+    debounce: durations.Duration | None = None
+    debounce_max: durations.Duration | None = None
 
     def __post_init__(self) -> None:
         check_id(self.name, what="queue")
@@ -72,6 +80,41 @@ class Queue(msgspec.Struct, frozen=True):
             raise UsageError(
                 f"rate={self.rate!r} of queue {self.name!r}: from 1 to {RATE_MAX} runs in a time"
             )
+
+        self._check_debounce()
+
+    def _check_debounce(self) -> None:
+        if self.debounce is None:
+            if self.debounce_max is not None:
+                raise UsageError(f"debounce_max= of queue {self.name!r} bounds no debounce=")
+            return
+        if not 0 < self._quiet <= self._longest:
+            raise UsageError(
+                f"debounce={self.debounce!r} of queue {self.name!r}: more than no time, and "
+                "at most debounce_max"
+            )
+
+    @property
+    def _quiet(self) -> float:
+        return 0.0 if self.debounce is None else durations.seconds(self.debounce)
+
+    @property
+    def _longest(self) -> float:
+        given = self.debounce_max
+        return DEBOUNCE_TIMES * self._quiet if given is None else durations.seconds(given)
+
+    def debounced(self, key: str, now: float) -> Debounce:
+        """What holds back a run that is the first to be started with this key, at that time.
+
+        Raises:
+            UsageError: the queue has no quiet time.
+        """
+        if self.debounce is None:
+            raise UsageError(
+                f"debounce_key={key!r}: queue {self.name!r} does not say how long to wait",
+                hint=f'write Queue({self.name!r}, debounce="5s")',
+            )
+        return Debounce(key, now + self._quiet, now + self._longest)
 
     @property
     def is_limited(self) -> bool:
@@ -130,3 +173,13 @@ def may_start(starts: list[float], rate: Rate, now: float) -> int:
 def started(starts: list[float], rate: Rate, now: float, more: int) -> list[float]:
     """The last starts, `more` at `now` included; only those that count are kept."""
     return [*starts, *[now] * more][-rate.starts :]
+
+
+# -- debounce -------------------------------------------------------------------------------------
+
+
+def moved(there: Debounce, asked: Debounce) -> Debounce:
+    """What holds a run back after a further start that would be held back so by itself."""
+    # Never to an earlier time: the hint that wakes the run may be of the later one.
+    due = max(there.due, min(asked.due, there.latest))
+    return msgspec.structs.replace(there, due=due)

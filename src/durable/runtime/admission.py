@@ -1,4 +1,4 @@
-"""What stands between a run and its code: the lock of a singleton, then a slot of its queue.
+"""What stands between a run and its code: a quiet time, the lock of a singleton, then a slot.
 
 Asked after the facts are read and before any of the run's code goes on. The answer is a value:
 the run may go on, it is over without having begun, or it waits and needs no worker.
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from durable.errors import RunCancelled, SingletonTaken
 from durable.protocol import failures, moments, singletons
 from durable.protocol.failures import Failure
-from durable.protocol.records import Holder, LockRecord, LockRequest, Wait
+from durable.protocol.records import Holder, LockRecord, LockRequest, Start, Wait
 from durable.protocol.singletons import LOCK_PATH
+from durable.runtime import debouncing
 from durable.runtime import singletons as locks
 from durable.runtime.cancelling import message
 from durable.runtime.closing import Parked
+from durable.runtime.debouncing import Changed
 from durable.runtime.facts import Facts
 from durable.runtime.lines import Lines
 from durable.runtime.slots import HeldSlot, Slots
@@ -59,7 +61,7 @@ class Turned:
     joined: Holder | None = None
 
 
-Answer = Admitted | Turned | Parked | Queued
+Answer = Admitted | Turned | Parked | Queued | Changed
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Admission:
     """Asks for one run.
 
     Attributes:
-        facts: of the run, as just read.
+        facts: of the run, as just read; a run that was held back gets the `start` that counts.
         lines: what is known of the queues.
         hint: the number of the slot that the run was woken for; below 0: none is known.
     """
@@ -84,6 +86,9 @@ class Admission:
         Raises:
             CorruptFact: the lock is damaged.
         """
+        held_back = await self._ask_for_quiet()
+        if held_back is not None:
+            return held_back
         answer = await self._ask_for_lock()
         if isinstance(answer, Admitted):
             return await self._ask_for_slot(answer)
@@ -102,6 +107,19 @@ class Admission:
     def _cancelled(self) -> Turned:
         cancelled = RunCancelled(message(self.run, self.facts.cancel))
         return Turned(failures.from_exception(cancelled), cancelled=True)
+
+    # -- the quiet time ---------------------------------------------------------------------------
+
+    async def _ask_for_quiet(self) -> Turned | Parked | Changed | None:
+        if not self.facts.start.is_collecting:
+            return None
+        if self.facts.cancel is not None:
+            return self._cancelled()
+        closed = await debouncing.close(self.store, self.run, self.facts.start)
+        if not isinstance(closed, Start):
+            return closed
+        self.facts.start = closed
+        return None
 
     # -- the slot ---------------------------------------------------------------------------------
 

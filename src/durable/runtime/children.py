@@ -27,10 +27,11 @@ from durable.errors import (
     RunFailed,
     SingletonTaken,
     StoreError,
+    UsageError,
 )
 from durable.protocol import digests, failures, names, values
 from durable.protocol.records import Cancel, Parent, Result, Start, Step
-from durable.runtime import asking, heirs, markers, starting
+from durable.runtime import asking, debouncing, heirs, markers, starting
 from durable.runtime.calls import Call
 from durable.runtime.closing import Stopped, corrupt
 from durable.runtime.definitions import WorkflowDefinition
@@ -49,11 +50,12 @@ ID_DIGITS = 20
 
 
 class Started(msgspec.Struct):
-    """What is recorded of a child that was started."""
+    """What is recorded of a run that was started; `shared`: it is no child of this run."""
 
     run: str
     instance: str
     owned: bool = True
+    shared: bool = False
 
 
 class ChildHandle(Generic[R_co]):
@@ -80,7 +82,14 @@ class ChildHandle(Generic[R_co]):
             RunFailed: the child failed; `__cause__` is its error. `ChildCancelled` and
                 `ChildGone`, which derive from it, if it was cancelled, or purged or restarted.
             NotInWorkflow: called outside the run that started it.
+            UsageError: it was started with a debounce key.
         """
+        if self._started.shared:
+            raise UsageError(
+                f"run {self.id!r} was started with a debounce key: its end wakes nobody, since "
+                "any number of runs may have asked for it",
+                hint="let it send an event to the run that waits: `handle.send(...)` in a step",
+            )
         scope = calling_scope("result() of a child")
         if scope is None:
             raise RuntimeError(f"child {self.id!r} can only be waited for in the run it is of")
@@ -95,9 +104,10 @@ class ChildStart(Call[ChildHandle[R]]):
 
     Raises:
         InvalidArguments: the arguments do not fit, or cannot be stored.
+        UsageError: its queue has no quiet time for its debounce key.
     """
 
-    __slots__ = ("definition", "input", "lock", "owned", "priority", "run", "tags")
+    __slots__ = ("debounce_key", "definition", "input", "lock", "owned", "priority", "run", "tags")
 
     def __init__(
         self,
@@ -109,15 +119,18 @@ class ChildStart(Call[ChildHandle[R]]):
         tags: Mapping[str, str],
         owned: bool,
         priority: int,
+        debounce_key: str,
     ) -> None:
         args, kwargs = call
+        definition.debounced(debounce_key, 0.0)  # asked for its error, before anything is begun
         signature, hints = definition.signature, definition.hints
         encoded = values.encode_call(signature, hints, args, kwargs, name=definition.name)
         digest = digests.of_call(definition.name, signature, args, kwargs, hints)
         super().__init__(scope, "start", f"start-{definition.name}", digest=digest, returns=Started)
         self.definition = definition
         self.input = msgspec.Raw(encoded)
-        self.owned = owned
+        self.owned = owned and not debounce_key
+        self.debounce_key = debounce_key
         self.tags = tags
         self.lock = definition.lock(args, kwargs)
         self.priority = priority
@@ -217,7 +230,10 @@ class Children:
             tags=dict(call.tags), created=now, deadline=definition.deadline(now),
             workflow_version=definition.version, pinned=definition.pinned, parent=parent,
             lock=call.lock, limited=definition.is_limited, priority=call.priority,
+            debounce=definition.debounced(call.debounce_key, now),
         )  # fmt: skip
+        if start.is_collecting:
+            return await self._share(call.run, start)
         try:
             written = await around.launch(around.store, call.run, start)
             if isinstance(written, Refused) and written.current is not None:
@@ -228,6 +244,19 @@ class Children:
         except (StoreError, CorruptFact) as e:
             raise await self._stop(e) from e
         return Started(call.run, start.instance, call.owned)
+
+    async def _share(self, run: str, start: Start) -> Started:
+        """Ask for a run that others may ask for, too: it has no parent.
+
+        Asked again after a crash, it may be asked for twice: the request is at-least-once.
+        """
+        around = self.performer.around
+        start = msgspec.structs.replace(start, parent=None)
+        try:
+            begun = await debouncing.start(around.store, run, start, begin=around.launch)
+        except (StoreError, CorruptFact) as e:
+            raise await self._stop(e) from e
+        return Started(begun.run, begun.start.instance, owned=False, shared=True)
 
     def known(self, started: Started) -> None:
         """The run has a child."""

@@ -76,6 +76,17 @@ class Custody:
         if wait.due is not None:
             self.drop(timers.name_of(self.run, facts.start.instance, wait.path, wait.due))
 
+    def drop_unneeded(self, facts: Facts, *, keep: str = "") -> None:
+        """Delete the hint that the marker names, unless a wait that goes on needs it.
+
+        Args:
+            keep: the name of the hint under which the run is about to be parked.
+        """
+        marker = self.held.marker
+        waiting = [] if facts.result else facts.waiting()
+        if marker.timer != keep and timers.unneeded(marker, facts.start.instance, waiting):
+            self.drop_timer()
+
     def drop_timer(self) -> None:
         """Delete the hint that the marker names, if it names one."""
         if self.held.marker.timer:

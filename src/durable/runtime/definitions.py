@@ -12,7 +12,7 @@ from typing import Any
 
 from durable.protocol import names
 from durable.protocol.queues import Queue
-from durable.protocol.records import NEVER, LockRequest, Start
+from durable.protocol.records import NEVER, Debounce, LockRequest, Start
 from durable.protocol.retries import Retry
 from durable.protocol.schedules import Schedule
 from durable.protocol.singletons import Singleton
@@ -112,6 +112,16 @@ class WorkflowDefinition(Definition):
     def is_limited(self) -> bool:
         """Whether its runs need a slot of their queue."""
         return self.limits is not None and self.limits.is_limited
+
+    def debounced(self, key: str, now: float) -> Debounce | None:
+        """What holds back a run that is started with that key; None: it has none.
+
+        Raises:
+            UsageError: its queue has no quiet time.
+        """
+        if not key:
+            return None
+        return (self.limits or Queue(self.queue)).debounced(key, now)
 
     def lock(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> LockRequest | None:
         """The lock that a run with these arguments needs."""

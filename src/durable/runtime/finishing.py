@@ -10,7 +10,7 @@ import msgspec
 from durable.protocol import moments, names, records
 from durable.protocol.records import History, Result, Status
 from durable.protocol.singletons import ending
-from durable.runtime import admission, deduplication, singletons, timers
+from durable.runtime import admission, keys, singletons, timers
 from durable.runtime.admission import Turned
 from durable.runtime.children import cancel_open, owned_in, unsure_in, wake_parent
 from durable.runtime.closing import Finished
@@ -61,7 +61,7 @@ async def settle(custody: Custody, facts: Facts, result: Result) -> None:
         await unflag(store, start.queue, run)
     await custody.give_up_place(start)
     await singletons.end(store, run, start, admission.lock_wait(facts))
-    await deduplication.end(store, run, start)
+    await keys.end(store, run, start)
     _drop_timers(custody, facts)
     delete_marker(custody)
 

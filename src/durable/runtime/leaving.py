@@ -22,7 +22,8 @@ log = logging.getLogger("durable")
 
 async def park(custody: Custody, facts: Facts, parked: Parked) -> bool:
     """All that the run does is to wait; False: somebody woke it meanwhile, and it goes on here."""
-    if timers.is_past(custody.held.marker, custody.now()):
+    hint = timers.name_of(custody.run, facts.start.instance, parked.path, parked.due)
+    if custody.held.marker.timer != hint and timers.is_past(custody.held.marker, custody.now()):
         custody.drop_timer()  # it was of a wait that a decision has closed
     if custody.execution is not None:
         await custody.execution.publishing.flush()

@@ -20,6 +20,7 @@ from durable.runtime.cancelling import message
 from durable.runtime.children import cancel_orphan
 from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped, corrupt
 from durable.runtime.custody import Custody
+from durable.runtime.debouncing import Changed
 from durable.runtime.definitions import WorkflowDefinition, Workflows, code_for
 from durable.runtime.execution import Execution
 from durable.runtime.facts import CorruptFact, Facts
@@ -129,15 +130,14 @@ class Runner:
         if facts.start.queue != self.held.marker.queue:
             await leaving.send_home(custody, facts)
             return True
-        waiting = [] if facts.result else facts.waiting()
-        if timers.unneeded(self.held.marker, facts.start.instance, waiting):
-            custody.drop_timer()
         if facts.result is not None:
+            custody.drop_unneeded(facts)
             return await self._settle(facts, facts.result)
         if facts.cancel is None and not here:
             facts.cancel = await cancel_orphan(custody.store, self.run, facts.start)
         if facts.cancel is not None and facts.fresh and self.held.first:
             # Nobody has begun it, so there is nothing to clean up.
+            custody.drop_unneeded(facts)
             failure = failures.from_exception(RunCancelled(message(self.run, facts.cancel)))
             return await self._end(facts, finishing.of_turned(Turned(failure, cancelled=True)))
         definition = code_for(self._workflows, facts.start)
@@ -154,18 +154,26 @@ class Runner:
             ).ask()
         except CorruptFact as e:
             return await self._ask_for_attention(facts, corrupt(str(e)))
+        if isinstance(answer, Parked):
+            instance = facts.start.instance
+            custody.drop_unneeded(
+                facts, keep=timers.name_of(self.run, instance, answer.path, answer.due)
+            )
+            return await self._park(facts, answer)
+        custody.drop_unneeded(facts)
         match answer:
             case Turned() as turned:
                 return await self._end(facts, finishing.of_turned(turned))
-            case Parked() as parked:
-                return await self._park(facts, parked)
+            case Changed():
+                return False
             case Queued():
                 return await leaving.stand_in_line(custody, facts)
             case Admitted(waited, place):
                 custody.place = place
                 if waited is not None:
                     custody.passed(facts, waited)
-        return await self._begin(facts, definition)
+        # What a run is asked to do, and by which version, may have changed until it was admitted.
+        return await self._begin(facts, code_for(self._workflows, facts.start) or definition)
 
     async def _begin(self, facts: Facts, definition: WorkflowDefinition) -> bool:
         try:

@@ -33,8 +33,8 @@ async def start(store: Store, run: str, start: Start) -> Written | Refused:
     """Start the run unless its id exists; returns what became of `start`.
 
     Two writes in parallel, and one ring if the marker is new. A run of a limited queue gets a
-    place in line instead of the marker. Either made for an id that turns out to exist stays:
-    whoever takes it finds out.
+    place in line instead of the marker, unless it is held back first. Either made for an id that
+    turns out to exist stays: whoever takes it finds out.
 
     Raises:
         StoreUnavailable: it may have started; ask again with the same id.
@@ -68,7 +68,7 @@ async def _wake_if_unannounced(store: Store, run: str, marked: Refused, started:
 
 async def _announcement(store: Store, run: str, start: Start) -> Written | Refused:
     """What makes workers look at the run."""
-    if not start.limited:
+    if not start.limited or start.is_collecting:
         return await markers.create(store, markers.for_start(run, start))
     pending = slots.pending_of(run, start, nonce=start.nonce)
     name = slots.pending_name(run, start)

@@ -17,7 +17,17 @@ def run(commands: Commands) -> None:
 
 
 def start(commands: Commands) -> None:
-    _with_id(command(commands, "start", "running", "start a run and leave it to a worker"))
+    parser = command(commands, "start", "running", "start a run and leave it to a worker")
+    _with_id(parser)
+    key = parser.add_mutually_exclusive_group()
+    key.add_argument(
+        "--dedup-key", metavar="KEY",
+        help="a run of the queue that carries it and is not over is given instead of a second one",
+    )  # fmt: skip
+    key.add_argument(
+        "--debounce-key", metavar="KEY",
+        help="it begins once no further start with this key has come for its queue's quiet time",
+    )  # fmt: skip
 
 
 def worker(commands: Commands) -> None:

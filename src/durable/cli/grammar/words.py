@@ -61,6 +61,14 @@ def what_to_start(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--queue", help="where workers look for it")
     parser.add_argument(
+        "--priority", type=int, metavar="N",
+        help="among those that wait in a limited queue; lower goes first; default: 0",
+    )  # fmt: skip
+    parser.add_argument(
+        "--run-timeout", metavar="DURATION",
+        help="how long after its start a run fails unless it is over: 30, 1h30m",
+    )  # fmt: skip
+    parser.add_argument(
         "--tag", action="append", default=[], metavar="KEY=VALUE", help="shown in lists"
     )
 

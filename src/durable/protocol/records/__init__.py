@@ -16,7 +16,7 @@ from durable.protocol.records.calls import Step as Step
 from durable.protocol.records.calls import Take as Take
 from durable.protocol.records.calls import Undo as Undo
 from durable.protocol.records.calls import Wait as Wait
-from durable.protocol.records.coordination import DedupClaim as DedupClaim
+from durable.protocol.records.coordination import KeyClaim as KeyClaim
 from durable.protocol.records.coordination import LockRecord as LockRecord
 from durable.protocol.records.coordination import Pauses as Pauses
 from durable.protocol.records.coordination import Pending as Pending
@@ -35,6 +35,7 @@ from durable.protocol.records.hints import Timer as Timer
 from durable.protocol.records.hints import is_marker as is_marker
 from durable.protocol.records.runs import NEVER as NEVER
 from durable.protocol.records.runs import Cancel as Cancel
+from durable.protocol.records.runs import Debounce as Debounce
 from durable.protocol.records.runs import Epoch as Epoch
 from durable.protocol.records.runs import Holder as Holder
 from durable.protocol.records.runs import LockRequest as LockRequest

@@ -73,8 +73,9 @@ class Pending(msgspec.Struct, omit_defaults=True):
     request: Start | None = None
 
 
-class DedupClaim(msgspec.Struct, omit_defaults=True):
-    """`queues/<queue>/keys/<key>`: which run carries the key.
+class KeyClaim(msgspec.Struct, omit_defaults=True):
+    """Which run carries a key: `queues/<queue>/keys/<key>`, one for starts that are the same;
+    `queues/<queue>/debounce/<workflow>/<key>`, one by which starts are held back.
 
     `request` is the whole start request, so that whoever meets the claim of a start that died can
     finish it. `replaces`: the nonce of the tombstone that its `start` is to take the place of.

@@ -40,6 +40,19 @@ class Parent(msgspec.Struct, omit_defaults=True):
     owned: bool = True
 
 
+class Debounce(msgspec.Struct, omit_defaults=True):
+    """The run begins once starts with its key have been quiet for a while.
+
+    Until it is `closed` each further start puts its own request in the place of the one before.
+    `due`: it begins then, unless another start moves that; `latest`: not later than that.
+    """
+
+    key: str
+    due: float
+    latest: float
+    closed: bool = False
+
+
 class Start(msgspec.Struct, omit_defaults=True):
     """`runs/<run>/start`: which instance an id means now, and what it was asked to do."""
 
@@ -63,11 +76,17 @@ class Start(msgspec.Struct, omit_defaults=True):
     pinned: bool = False  # only workers that have that version may run it
     origin: Origin | None = None  # of the records that were kept from an earlier instance
     dedup_key: str = ""  # of the runs of its queue that carry it one goes on
+    debounce: Debounce | None = None
 
     @property
     def pin(self) -> str:
         """The version that a worker must have; empty: any will do."""
         return self.workflow_version if self.pinned else ""
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether its request may still be replaced: it has not begun."""
+        return self.debounce is not None and not self.debounce.closed
 
     def first(self) -> Origin:
         """The instance in which the record began; this one unless records were kept."""

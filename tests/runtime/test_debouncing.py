@@ -1,0 +1,331 @@
+"""Starts that are held back until they have been quiet, on a virtual clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from durable import Queue
+from durable.client import Client
+from durable.client.handles import Handle
+from durable.decorators import step, workflow
+from durable.errors import RunCancelled, UsageError
+from durable.protocol import names
+from durable.runtime import debouncing
+from durable.runtime.scopes import current
+from durable.store import Store
+from durable.store.memory import MemoryBackend, Verb
+from durable.testing.virtual import virtual_system
+from tests.client.dying import MODES, Mode, dies
+from tests.runtime.world import DiesAt, World, world
+from tests.stores import chosen
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
+
+ran: list[tuple[str, str, float]] = []  # run, text, when
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    from trio.testing import MockClock
+
+    ran.clear()
+    return "trio", {"clock": MockClock(autojump_threshold=0)}
+
+
+@step(name="debounce-test note")
+async def note(text: str) -> str:
+    ran.append((current().run_id, text, anyio.current_time()))
+    return text
+
+
+async def fn(text: str) -> str:
+    return await note(text)
+
+
+QUIET = Queue("default", debounce="10s", debounce_max="35s")
+plain = workflow(name="debounce-test plain", queue=QUIET)(fn)
+limited = workflow(name="debounce-test limited", queue=Queue("few", concurrency=1, debounce="10s"))(
+    fn
+)
+single = workflow(
+    name="debounce-test single", queue=QUIET, singleton="debounce-test", on_conflict="raise"
+)(fn)
+
+
+@workflow(name="debounce-test parent")
+async def parent(texts: list[str]) -> list[str]:
+    started = [await plain.options(debounce_key="k").start(text) for text in texts]
+    return [handle.id for handle in started]
+
+
+@workflow(name="debounce-test impatient parent")
+async def impatient(text: str) -> str:
+    handle = await plain.options(debounce_key="k").start(text)
+    return await handle.result()
+
+
+class Halting(MemoryBackend):
+    """A store of a process that stands still before its n-th call."""
+
+    def __init__(self, bucket: Any, at: int, stopped: anyio.Event, go_on: anyio.Event) -> None:
+        super().__init__(bucket)
+        self.stopped = stopped
+        self._left, self._go_on = at, go_on
+
+    async def _begin(self, verb: Verb, name: str) -> Any:
+        self._left -= 1
+        if not self._left:
+            self.stopped.set()
+            await self._go_on.wait()
+        return await super()._begin(verb, name)
+
+
+async def start(w: World, text: str, key: str = "k", flow: Any = plain) -> Handle[str]:
+    return await Client(w.store).start(flow.options(debounce_key=key), text)
+
+
+async def left(w: World) -> list[str]:
+    return [n for n in w.there() if n.startswith(("live/", "timers/", "queues/default/debounce"))]
+
+
+async def test_the_last_of_several_starts_counts() -> None:
+    """Ten seconds after it, once; all of them have the handle of that run; nothing is left."""
+    async with world() as w:
+        await w.process()
+        handles = []
+        for text in ("a", "b", "c"):
+            handles.append(await start(w, text))
+            await anyio.sleep(6)
+        last = anyio.current_time() - 6
+        other = await start(w, "x", key="other")
+        assert len({(h.id, h.instance) for h in handles}) == 1
+        assert await w.result(handles[0].id) == "c"
+        assert await w.result(other.id) == "x"
+        await w.until(lambda: not w.hints("live/") and not w.hints("timers/"))
+
+        texts = [text for _, text, _ in ran]
+        assert texts == ["c", "x"]
+        assert last + 10 <= ran[0][2] <= last + 12
+        assert await left(w) == []
+
+
+async def test_a_busy_key_begins_after_the_longest_time() -> None:
+    """However many starts come; those that come later begin the next run."""
+    async with world() as w:
+        await w.process()
+        began = anyio.current_time()
+        handles = []
+        for i in range(12):
+            handles.append(await start(w, str(i)))
+            await anyio.sleep(5)
+        ids = list(dict.fromkeys(handle.id for handle in handles))
+        for run in ids:
+            await w.result(run)
+
+        assert len(ids) == 2
+        assert [run for run, _, _ in ran] == ids
+        assert began + 35 <= ran[0][2] <= began + 37
+        counted = [i for i, handle in enumerate(handles) if handle.id == ids[0]]
+        assert [text for _, text, _ in ran] == [str(counted[-1]), "11"]
+
+
+async def test_without_a_worker_it_collects() -> None:
+    """Nobody has begun it, so a late start is not too late; a worker begins it at once."""
+    async with world() as w:
+        await start(w, "a")
+        await anyio.sleep(60)
+        handle = await start(w, "b")
+        status = await handle.status()
+        assert (status, status.reason) == ("waiting", "no live worker")
+        await w.process()
+        late = anyio.current_time() + 2
+        assert await w.result(handle.id) == "b"
+        assert [when < late for _, _, when in ran] == [True]
+
+
+async def test_held_back_it_is_parked() -> None:
+    """No worker holds it, and everybody is told what it waits for."""
+    async with world() as w:
+        process = await w.process()
+        handle = await start(w, "a")
+        await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
+        assert process.worker.runners == {}
+        status = await handle.status()
+        assert status == "parked"
+        assert "for further starts with debounce key 'k', until" in status.reason
+        assert [s.status async for s in Client(w.store).list()] == ["parked"]
+        assert await w.result(handle.id) == "a"
+
+
+async def test_a_limited_queue_gives_it_a_slot_after_the_quiet_time() -> None:
+    """While it is held back it takes no slot from others."""
+    async with world() as w:
+        await w.process(queues=("few",))
+        held = await start(w, "held", flow=limited)
+        await w.until(lambda: bool(w.hints("timers/")))
+        await w.start("now", limited, "now")
+        assert await w.result("now") == "now"
+        assert [text for _, text, _ in ran] == ["now"]
+        assert await w.result(held.id) == "held"
+
+
+async def test_a_singleton_is_asked_for_when_it_begins() -> None:
+    """Not at the start, when another run of it goes on that will be over by then."""
+    async with world() as w:
+        await w.start("first", single, "first")
+        handle = await start(w, "second", flow=single)
+        await w.process()
+        assert await w.result("first") == "first"
+        assert await w.result(handle.id) == "second"
+
+
+async def test_a_cancelled_one_does_not_take_later_starts_with_it() -> None:
+    """It ends without its code; the next start opens a run of its own."""
+    async with world() as w:
+        await w.process()
+        first = await start(w, "a")
+        await w.until(lambda: bool(w.hints("timers/")))
+        assert await first.cancel() == "requested"
+        second = await start(w, "b")
+        assert second.id != first.id
+        with pytest.raises(RunCancelled):
+            await first.result()
+        assert await w.result(second.id) == "b"
+        assert [text for _, text, _ in ran] == ["b"]
+
+
+async def test_a_burst_does_not_form_a_line() -> None:
+    """Of forty starts at once each is done after one write, whoever wins."""
+    async with world() as w:
+        await start(w, "first")
+        before, ids = len(w.writes()), set()
+
+        async def one(i: int) -> None:
+            backend = MemoryBackend(chosen(w.bucket))
+            client = Client(Store(backend, system=w.system))
+            ids.add((await client.start(plain.options(debounce_key="k"), str(i))).id)
+
+        async with anyio.create_task_group() as tasks:
+            for i in range(40):
+                tasks.start_soon(one, i)
+
+        assert len(ids) == 1
+        assert len(w.writes()) - before <= 40
+
+
+async def test_inside_a_workflow_it_is_asked_for_and_not_owned() -> None:
+    """The run outlives the parent, does what was asked for last, and is one for both calls."""
+    async with world() as w:
+        await w.process()
+        await w.start("p", parent, ["a", "b"])
+        ids = await w.result("p")
+        assert ids[0] == ids[1]
+        assert await w.result(ids[0]) == "b"
+        assert [text for _, text, _ in ran] == ["b"]
+
+
+async def test_nobody_waits_for_it_inside_a_workflow() -> None:
+    """Its end wakes nobody, so `result()` says so at once."""
+    async with world() as w:
+        await w.process()
+        await w.start("p", impatient, "a")
+        said = await w.result("p")
+        assert "was started with a debounce key: its end wakes nobody" in said
+
+
+async def test_a_start_while_the_run_is_closed_is_not_lost() -> None:
+    """It stands before each of its calls in turn while the run is closed: it counts or opens."""
+    joined, opened = 0, 0
+    for at in range(1, 40):
+        async with world() as w:
+            first = await start(w, "a")
+            await anyio.sleep(11)
+            stopped, go_on = anyio.Event(), anyio.Event()
+            slow = Halting(chosen(w.bucket), at, stopped, go_on)
+            got: list[Handle[str]] = []
+
+            async def second(store: Store, got: list[Handle[str]], done: anyio.Event) -> None:
+                got.append(await Client(store).start(plain.options(debounce_key="k"), "b"))
+                done.set()
+
+            store = Store(slow, system=virtual_system(at))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(second, store, got, stopped)
+                await stopped.wait()
+                if got:
+                    break  # it makes no further call
+                await debouncing.close(w.store, first.id, (await w.facts(first.id)).start)
+                go_on.set()
+            request = (await w.facts(got[0].id)).start
+            assert b"b" in bytes(request.input)
+            assert request.is_collecting
+            joined += got[0].id == first.id
+            opened += got[0].id != first.id
+    assert joined > 0
+    assert opened > 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("joins", [False, True], ids=["opens", "joins"])
+async def test_a_start_that_dies_at_any_call_leaves_no_orphan(mode: Mode, joins: bool) -> None:
+    """Its request counts or not, as it raised; what is started after it is done, and only once."""
+    deaths, died = 0, True
+    while died:
+        ran.clear()
+        async with world() as w:
+            if joins:
+                await start(w, "a")
+
+            async def second(store: Store) -> None:
+                await Client(store).start(plain.options(debounce_key="k"), "b")
+
+            died = await dies(w.bucket, mode, deaths, second, system=w.system)
+            handle = await start(w, "c")
+            await w.process()
+            assert await w.result(handle.id) == "c"
+            assert [text for _, text, _ in ran] == ["c"]
+            await w.until(lambda: not w.hints("live/") and not w.hints("timers/"))
+            assert await left(w) == []
+        deaths += died
+    assert deaths > 4
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["unsent", "applied"])
+async def test_workers_that_die_at_any_call_lose_nothing(applied: bool) -> None:
+    """Whatever call of its worker is the last: the last start is done, once, not before time."""
+    at, died = 1, True
+    while died:
+        ran.clear()
+        async with world() as w:
+            death = DiesAt(at, applied=applied)
+            await start(w, "a")
+            await w.process(faults=death)
+            await anyio.sleep(5)
+            handle = await start(w, "b")
+            due = anyio.current_time() + 10
+            await anyio.sleep(40)
+            await w.process()
+            assert await w.result(handle.id) == "b"
+            await anyio.sleep(90)
+
+            assert {text for _, text, _ in ran} == {"b"}
+            assert all(when >= due - 0.01 for _, _, when in ran)
+            assert not w.hints("timers/")
+            died = death.died and at < 32
+        at += 1
+    assert at > 20
+
+
+def test_options_that_cannot_be_are_refused() -> None:
+    """At the queue and at the options."""
+    for wrong in ({"debounce": 0}, {"debounce": "10s", "debounce_max": "5s"}):
+        with pytest.raises(UsageError, match="at most debounce_max"):
+            Queue("q", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="bounds no debounce"):
+        Queue("q", debounce_max="5s")
+    with pytest.raises(UsageError, match="only one can hold"):
+        plain.options(debounce_key="k", dedup_key="k")
+    assert names.debounce_key("q", "w" * 400, "k").count("/") == 4
