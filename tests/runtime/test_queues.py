@@ -378,7 +378,7 @@ async def test_who_stands_in_line_again_has_a_place_that_nobody_saw() -> None:
         seen = await w.store.read(slots_of.pending_name("b", start))
         assert seen is not None
 
-        assert await slots.admit("b", start, hint=-1) is None
+        assert await slots.admit("b", start, hint=-1, clean=True) is None
         await w.store.delete(seen.name, seen.generation)
 
         assert "b" in [pending.run for _, pending in await slots.waiting()]

@@ -72,6 +72,7 @@ class Admission:
         facts: of the run, as just read; a run that was held back gets the `start` that counts.
         lines: what is known of the queues.
         hint: the number of the slot that the run was woken for; below 0: none is known.
+        clean: nothing that an earlier owner of the run has sent is under way.
     """
 
     store: Store
@@ -79,6 +80,7 @@ class Admission:
     facts: Facts
     lines: Lines
     hint: int = -1
+    clean: bool = False
 
     async def ask(self) -> Answer:
         """Whether the run's code may go on.
@@ -134,7 +136,7 @@ class Admission:
             if held is None:
                 return admitted if self._begun else self._cancelled()
         else:
-            held = await slots.admit(self.run, start, hint=self.hint)
+            held = await slots.admit(self.run, start, hint=self.hint, clean=self.clean)
         if held is None:
             return Queued()
         return Admitted(admitted.waited, Place(slots, held))

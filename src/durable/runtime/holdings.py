@@ -206,7 +206,7 @@ class Holdings:
             )
             if isinstance(mine, Written):
                 fresh = mine.first and isinstance(theirs, Written) and theirs.first
-                held = Held(marker, mine.generation, marker.nonce, fresh, first=True)
+                held = Held(marker, mine.generation, marker.nonce, fresh, first=True, clean=True)
                 self._begin(identity, held, "wake")
             return theirs
         finally:

@@ -40,6 +40,7 @@ class Held:
         fresh: we created it and `start`, both acknowledged at the first attempt.
         first: nobody held the run before us. Whoever did may have begun without a trace, and be
             at it still, so an empty folder alone does not make ours the first epoch.
+        clean: whoever held it before let go of it in good order: nothing it sent is under way.
     """
 
     marker: Marker
@@ -47,6 +48,7 @@ class Held:
     writers: str
     fresh: bool = False
     first: bool = False
+    clean: bool = False
 
     @property
     def name(self) -> str:
@@ -104,7 +106,8 @@ async def take(
     if isinstance(written, Refused):
         return None
     first = not marker.holder and marker.why == "start"
-    return Held(mine, written.generation, _writers(stored, nonce), first=first)
+    clean = first or (not marker.holder and marker.why == "wake")
+    return Held(mine, written.generation, _writers(stored, nonce), first=first, clean=clean)
 
 
 async def give_back(

@@ -150,8 +150,9 @@ class Runner:
         custody = self._custody
         try:
             answer = await Admission(
-                custody.store, self.run, facts, custody.lines, self.held.marker.slot
-            ).ask()
+                custody.store, self.run, facts, custody.lines, self.held.marker.slot,
+                clean=self.held.clean,
+            ).ask()  # fmt: skip
         except CorruptFact as e:
             return await self._ask_for_attention(facts, corrupt(str(e)))
         if isinstance(answer, Parked):

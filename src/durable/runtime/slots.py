@@ -99,17 +99,21 @@ class Slots:
 
     # -- getting one ------------------------------------------------------------------------------
 
-    async def admit(self, run: str, start: Start, *, hint: int) -> HeldSlot | None:
+    async def admit(self, run: str, start: Start, *, hint: int, clean: bool) -> HeldSlot | None:
         """The slot under which the run may go on; None: it stands in line.
 
         Args:
             hint: the number of the slot that it was woken for; below 0: none is known.
+            clean: nothing that an earlier owner of the run has sent is under way.
         """
         if hint >= 0 and (held := await self.at(hint, run, start.instance)) is not None:
-            return held
+            if clean or (held := await self._keep(held, run, start)) is not None:
+                return held
         listed = await self.all()
-        if (held := listed.held(run, start.instance)) is not None:
-            return held
+        while (held := listed.held(run, start.instance)) is not None:
+            if clean or (held := await self._keep(held, run, start)) is not None:
+                return held
+            listed = await self.all()
         if not self.paused and queues.free(listed.slots, self.settings):
             if not await self._is_anybody_ahead(run) and await self.reserve(1):
                 if (held := await self.make(run, start, listed)) is not None:
@@ -118,6 +122,22 @@ class Slots:
         # A slot that became free meanwhile has not seen us: this look is for it.
         await self.dispatch()
         return (await self.all()).held(run, start.instance)
+
+    async def _keep(self, held: HeldSlot, run: str, start: Start) -> HeldSlot | None:
+        """Write the slot anew; None: it is ours no more.
+
+        An earlier owner may have died while it gave the slot up. What it sent names the
+        generation that it saw, and must not land once the run goes on here.
+        """
+        slot = self._slot_of(run, start)
+        name, body = names.slot(self._queue, held.index), records.encode(slot)
+        written = await self._store.replace(
+            name, held.generation, body, nonce=slot.nonce, earlier=held.writers
+        )
+        if not isinstance(written, Written):
+            return None
+        writers = catalog.with_writer(slot.nonce, held.writers)
+        return HeldSlot(held.index, written.generation, writers)
 
     async def _stand(self, run: str, start: Start) -> None:
         """Be in line, by an object that nobody has seen yet.

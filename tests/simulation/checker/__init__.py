@@ -10,10 +10,20 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from tests.simulation.checker.case import Case, Instance
+from tests.simulation.checker.effects import EFFECT_RULES
 from tests.simulation.checker.features import CASE_RULES, FEATURE_RULES
 from tests.simulation.checker.instances import INSTANCE_RULES
+from tests.simulation.checker.locks import LOCK_RULES, SINGLETON_RULES
 from tests.simulation.checker.owners import OWNER_RULES
+from tests.simulation.checker.queues import QUEUE_RULES, SLOT_RULES
+from tests.simulation.checker.schedules import SCHEDULE_RULES
 from tests.simulation.checker.whole import WHOLE_RULES
+
+# What runs share; lies about it are in test_checker_shared.
+SHARED_RULES: list[Callable[[Case], Iterator[str]]] = [
+    *LOCK_RULES, *QUEUE_RULES, *SCHEDULE_RULES, *EFFECT_RULES,
+]  # fmt: skip
+SHARING_RULES: list[Callable[[Case, Instance], Iterator[str]]] = [*SINGLETON_RULES, *SLOT_RULES]
 
 
 class Violation(NamedTuple):
@@ -30,10 +40,14 @@ def check(events: Iterable[tuple[float, str, str, dict[str, object]]]) -> list[V
     """Apply every rule to a history."""
     case = Case(events)
     found: list[Violation] = []
-    whole: list[Callable[[Case], Iterator[str]]] = [*WHOLE_RULES, *OWNER_RULES, *CASE_RULES]
+    whole: list[Callable[[Case], Iterator[str]]] = [
+        *WHOLE_RULES, *OWNER_RULES, *CASE_RULES, *SHARED_RULES,
+    ]  # fmt: skip
     for rule in whole:
         found += [Violation(rule.__name__, text) for text in rule(case)]
-    each: list[Callable[[Case, Instance], Iterator[str]]] = [*INSTANCE_RULES, *FEATURE_RULES]
+    each: list[Callable[[Case, Instance], Iterator[str]]] = [
+        *INSTANCE_RULES, *FEATURE_RULES, *SHARING_RULES,
+    ]  # fmt: skip
     for instance in case.instances.values():
         for instance_rule in each:
             found += [

@@ -14,6 +14,10 @@ from urllib.parse import quote, unquote
 
 REGISTERS = frozenset({"beats", "state"})  # overwritten, by the one owner of their epoch
 
+EPOCH = 1_700_000_000.0  # the store's time when a simulation begins
+EARLY = 2.0  # seconds by which the store's time may be off
+LATE_SECONDS = 3.0  # on the way: nobody waits for such a call any more
+
 _TOKEN = re.compile(r"[\w@-]+\|\d+")  # as `tests.simulation.witness` makes them
 
 
@@ -98,6 +102,8 @@ class Case:
         instances: by id.
         left: what was there at rest, by name; None if it never came to rest.
         disowned: ids of workers whose lease somebody deleted.
+        starts: what each instance was asked to do, by instance.
+        keeps_p11: whether the clocks of this world are as good as P11 asks for.
     """
 
     def __init__(self, events: Iterable[tuple[float, str, str, dict[str, Any]]]) -> None:
@@ -123,6 +129,8 @@ class Case:
             if f.who == "somebody" and f.name.startswith("workers/")
         }
         self.instances: dict[str, Instance] = {}
+        self.starts: dict[str, Fact] = {}
+        self.keeps_p11 = not any("P11" in f.what for f in self.by_kind["phase"])
         self._find_instances()
         self._sort_executions()
 
@@ -136,6 +144,8 @@ class Case:
                 for fact in facts:
                     if fact.verb != "delete" and (made := record(fact).get("instance")):
                         self._instance(run, made)
+                        if not record(fact).get("tombstone"):
+                            self.starts.setdefault(made, fact)
                 continue
             self._sort(self._instance(run, parts[2]), parts[3:], facts)
 
@@ -208,6 +218,29 @@ class Case:
                 named = "" if said.get("tombstone") else said.get("instance", "")
         return named
 
+    def over_since(self, run: str, instance: str) -> int | None:
+        """Where in the history the instance was over: a result, or `start` named it no more."""
+        found = self.instances.get(instance)
+        ends = [fact.order for fact in found.results] if found else []
+        named = False
+        for fact in self.mutations.get(f"runs/{quote(run, safe='.')}/start", []):
+            said = record(fact)
+            names_it = said.get("instance") == instance and not said.get("tombstone")
+            if named and not names_it:
+                ends.append(fact.order)
+            named = names_it
+        return min(ends, default=None)
+
+    def is_over(self, run: str, instance: str, order: int) -> bool:
+        """Whether it was over by then."""
+        since = self.over_since(run, instance)
+        return since is not None and since < order
+
+    def landed_late(self, fact: Fact) -> bool:
+        """Whether nobody waited for that call any more when it changed the bucket."""
+        sent = [f for f in self.by_kind["call"] if f.number == fact.number]
+        return bool(sent) and fact.at - sent[0].at > LATE_SECONDS
+
     def sent_before(self, order: int, who: str, verb: str, name: str) -> Fact | None:
         """The last such store call of a process before some event."""
         if not self._sent:
@@ -216,6 +249,23 @@ class Case:
         sent = self._sent.get((who, verb, name), [])
         before = bisect_left(sent, order, key=lambda fact: fact.order)
         return sent[before - 1] if before else None
+
+
+class Stay(NamedTuple):
+    """One state of an object: from the mutation that made it to the one that ended it."""
+
+    since: Fact
+    until: Fact | None
+
+    def covers(self, order: int) -> bool:
+        """Whether the object stood like this at that moment."""
+        return self.since.order < order and (self.until is None or order < self.until.order)
+
+
+def stays(facts: list[Fact]) -> list[Stay]:
+    """The states of an object, one after the other, but for those in which it was not there."""
+    ends = [*facts[1:], None]
+    return [Stay(a, b) for a, b in zip(facts, ends, strict=False) if a.verb != "delete"]
 
 
 def tokens_of(value: object) -> list[str]:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 
-from tests.simulation.checker.case import Case, Fact, Instance, content, record, slot_of, token_of
+from tests.simulation.checker.case import (
+    EARLY,
+    Case,
+    Fact,
+    Instance,
+    content,
+    record,
+    slot_of,
+    token_of,
+)
 
-EARLY = 2.0  # seconds by which the store's time may be off
 LATE = 6.0  # seconds after its end, or after its execution began, until a sleep is over
 
 
@@ -131,29 +138,6 @@ def at_most_once(_: Case, instance: Instance) -> Iterator[str]:
             yield f"attempt {attempt} of {slot} began {times} times"
 
 
-def one_holds_the_lock(case: Case) -> Iterator[str]:
-    """Singletons: of two runs of one key, one begins its bodies after the end of the other."""
-    yield from _overlaps(case, "alone-", "held the lock")
-
-
-def _overlaps(case: Case, slots: str, why: str) -> Iterator[str]:
-    spans: list[tuple[int, float, str]] = []
-    for instance in case.instances.values():
-        begun = [b.order for b in instance.bodies if b.slot.startswith(slots)]
-        if begun:
-            ends = [r.order for r in instance.results]
-            spans.append((min(begun), min(ends, default=float("inf")), instance.run))
-    spans.sort()
-    for (_first, end, run), (first, _end, other) in pairwise(spans):
-        if first < end:
-            yield f"run {other!r} began while run {run!r} {why}"
-
-
-def slots_are_never_exceeded(case: Case) -> Iterator[str]:
-    """S21: of the runs of a queue with one slot, one begins its bodies after the other's end."""
-    yield from _overlaps(case, "narrow-", "had the only slot")
-
-
 def children_are_told_as_recorded(case: Case) -> Iterator[str]:
     """S14: a parent sees the recorded end of its child, and of each call one child."""
     results = [str(record(f)["value"]) for i in case.instances.values()
@@ -191,8 +175,6 @@ FEATURE_RULES: list[Callable[[Case, Instance], Iterator[str]]] = [
 ]
 
 CASE_RULES: list[Callable[[Case], Iterator[str]]] = [
-    one_holds_the_lock,
-    slots_are_never_exceeded,
     children_are_told_as_recorded,
     values_belong_to_their_calls,
 ]

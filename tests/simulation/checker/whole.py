@@ -8,11 +8,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
-from tests.simulation.checker.case import Case, Fact, record
+from tests.simulation.checker.case import LATE_SECONDS, Case, record
 
 OUTAGE_SECONDS = 45.0  # for which the longest fault lasts
 PROMOTED_SECONDS = 90.0  # after it was due, in which a hint wakes its run for sure
-LATE_SECONDS = 3.0  # on the way: nobody waits for such a call any more
 HOT_SECONDS = 10.0
 HOT_MUTATIONS = 12  # of one name in so many seconds; one a second, and a little more at once
 
@@ -144,7 +143,7 @@ def nothing_is_left(case: Case) -> Iterator[str]:
                 stamp = name.split("/")[1]
                 due = float("-inf") if stamp == "never" else _seconds(stamp)
                 over = case.by_kind["rest"][-1].store_time - due > PROMOTED_SECONDS
-                if over and not _landed_late(case, case.mutations[name][-1]):
+                if over and not case.landed_late(case.mutations[name][-1]):
                     yield f"{name} is left"
             case "runs" | "history" | "bells" | "schedules" | "leases" | "pauses" | "docs" | "once":
                 pass
@@ -152,11 +151,6 @@ def nothing_is_left(case: Case) -> Iterator[str]:
                 pass  # `coordination` tells what of them may be left
             case _:
                 yield f"{name} should not exist"
-
-
-def _landed_late(case: Case, fact: Fact) -> bool:
-    sent = [f for f in case.by_kind["call"] if f.number == fact.number]
-    return bool(sent) and fact.at - sent[0].at > LATE_SECONDS
 
 
 def _seconds(stamp: str) -> float:

@@ -13,7 +13,7 @@ from durable.errors import OutcomeUnknown
 from durable.store import Store
 from durable.testing.simulation.network import Wire
 from durable.testing.simulation.world import SimulatedClient, who, world
-from tests.simulation.flows import QUICK, flow, long, work
+from tests.simulation.flows import LIMITED, QUICK, flow, long, work
 from tests.simulation.witness import Body, Witness
 
 WIDE = Queue("wide", concurrency=2)
@@ -86,7 +86,14 @@ async def slowly(w: Witness, parts: int, nap: float = 0.0) -> Any:
     return await _turn(w, "slowly", parts, nap)
 
 
-QUEUES = ("default", "narrow", WIDE.name, KEPT.name, SLOWLY.name)
+@flow("sim.dozing", queue=LIMITED)
+async def dozing(w: Witness, seconds: float) -> Any:
+    """Parked for a while, then a long body."""
+    w.got(await long(f"dozing-1-of-{here()}", 1.0))
+    await durable.sleep(12.0)
+    for part in range(2, 6):
+        w.got(await long(f"dozing-{part}-of-{here()}", seconds / 4))
+    return w.log
 
 
 # -- at each tick ---------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 from durable.client import Client
+from durable.testing.simulation.faults import Fault
+from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import World
 from tests.simulation import flows
 from tests.simulation.coordination import flows as shared
@@ -98,6 +100,7 @@ async def workflow_paused(world: World) -> None:
     world.fleet(2, flows.code())
     await world.start(flows.sequence, "paused", 1)
     await world.start(flows.nested, "free", 1)
+    await asyncio.sleep(80)
     await world.ended("free")
     await pause(world, False, workflow="sim.sequence")
     await world.ended("paused")
@@ -134,3 +137,21 @@ async def queue_with_a_cancelled_waiter(world: World) -> None:
     runs = await one_by_one(world, *[(flows.in_turn, f"run{i}", (2,)) for i in range(3)])
     await cancel(world, "run1")
     await world.ended(*runs)
+
+
+@scenario
+async def queue_of_a_late_good_bye(world: World) -> None:
+    """A dying worker gives up its run's slot; that lands when the run has gone on elsewhere."""
+    others, sent_late = world.network.plan, []
+
+    def plan(sent: Sent) -> Fault | None:
+        if "/slots/" in sent.name and sent.verb in {"delete", "replace"} and not sent_late:
+            sent_late.append(sent)
+            return "late_crash"
+        return others(sent)
+
+    world.network.plan = plan
+    world.network.late_leases = (2.5,)
+    serving(world, "narrow")
+    starts = [(shared.dozing, f"run{i}", (20.0,)) for i in range(2)]
+    await world.ended(*await one_by_one(world, *starts))

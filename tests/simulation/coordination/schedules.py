@@ -133,7 +133,7 @@ async def ticks_queued(world: World) -> None:
 async def ticks_that_cancel(world: World) -> None:
     """... or has it cancelled."""
     world.fleet(2, flows.code())
-    await scheduled(world, "plain", every("8s", overlap="cancel-old"), 12.0)
+    await scheduled(world, "plain", every("8s", overlap="cancel-old"), 30.0)
     await ticked(world, "plain", 3)
 
 
@@ -157,6 +157,14 @@ async def ticks_caught_up(world: World) -> None:
     world.fleet(2, flows.code())
     for name in ("latest", "none", "two", "all"):
         await ticked(world, name, 5)
+
+
+@scenario
+async def ticks_with_jitter(world: World) -> None:
+    """Each tick is as late as the schedule's name and its time say, whoever asks."""
+    world.fleet(2, flows.code())
+    await scheduled(world, "plain", every("12s", jitter=8.0, overlap="allow"))
+    await ticked(world, "plain", 3)
 
 
 @scenario

@@ -315,7 +315,7 @@ class World:
         await self.until(self._all_awake, "stopped machines to go on")
         await self.until(lambda: not self.network.under_way, "late calls to land")
         await asyncio.sleep(seconds)
-        await self.until(self._no_markers, "markers of ended runs to go", CLEANED)
+        await self.until(self._is_tidy, "markers and slots of ended runs to go", CLEANED)
         self.restarts = False
         for member in self.members:
             if not (member.machine.dead or member.ended):
@@ -324,8 +324,12 @@ class World:
         await asyncio.sleep(2)
         self.history.add("world", "rest", left=self.there(), store_time=self.bucket.now())
 
-    def _no_markers(self) -> bool:
-        return not any(name.startswith("live/") for name in self.bucket.names.since("live/"))
+    def _is_tidy(self) -> bool:
+        """Whether no marker is there, and nobody has a slot or waits for one."""
+        return not any(
+            name.startswith("live/") or "/slots/" in name or "/pending/" in name
+            for name in self.bucket.names.since("live/")
+        )
 
     def _all_awake(self) -> bool:
         return not any(m.machine.stopped and not m.machine.dead for m in self.members)
