@@ -9,6 +9,8 @@ from typing import Any
 import anyio
 
 from durable import (
+    Queue,
+    Retry,
     gather,
     map,
     now,
@@ -192,3 +194,84 @@ async def chances(number: int) -> list[bool]:
     first = await echo(*one)
     two = [now().isoformat(), str(uuid("key"))]
     return [first == one, await echo(*two) == two]
+
+
+# -- parked while they are recorded ---------------------------------------------------------------
+
+
+def short() -> float:
+    """Seconds; long enough to be parked for while histories are recorded."""
+    return 20.0 if shut else 0.01
+
+
+@workflow(name="golden.parked-sleep")
+async def parked_sleep(number: int) -> int:
+    number = await double(number)
+    await sleep(short())
+    return await double(number)
+
+
+@workflow(name="golden.parked-event")
+async def parked_event(number: int) -> list[int]:
+    number = await double(number)
+    return [number, await wait_event("golden-go", int)]
+
+
+@workflow(name="golden.parked-timeout")
+async def parked_timeout(number: int) -> int:
+    try:
+        await wait_event("golden-never", timeout=short())
+    except TimeoutError:
+        return await double(number)
+    return number
+
+
+@workflow(name="golden.parked-select")
+async def parked_select(number: int) -> list[Any]:
+    won, value = await select(event=wait_event("golden-go", int), late=sleep("36500d"))
+    return [won, value, await double(number)]
+
+
+@workflow(name="golden.parked-branches")
+async def parked_branches(number: int) -> list[Any]:
+    return [*await gather(double(number), wait_event("golden-go", int), child(number))]
+
+
+@workflow(name="golden.waiting-child")
+async def waiting_child(number: int) -> int:
+    return await double(await wait_event("golden-child", int) if shut else number)
+
+
+@workflow(name="golden.parked-child")
+async def parked_child(number: int) -> int:
+    handle = await waiting_child.start(number)
+    return await double(await handle.result())
+
+
+@step(name="golden.stubborn", retry=Retry(attempts=3, first=20, max=20))
+async def stubborn(number: int) -> int:
+    if shut:
+        raise ConnectionError("not yet")
+    return number
+
+
+@workflow(name="golden.parked-retry")
+async def parked_retry(number: int) -> int:
+    return await double(await stubborn(number))
+
+
+@workflow(name="golden.parked-queue", queue=Queue("golden", concurrency=1, keep_slot=True))
+async def parked_queue(number: int) -> int:
+    if number == IN_THE_WAY:
+        await wait_event("golden-never")
+    return await double(number)
+
+
+@workflow(name="golden.parked-lock", singleton="golden", on_conflict="wait")
+async def parked_lock(number: int) -> int:
+    if number == IN_THE_WAY:
+        await wait_event("golden-never")
+    return await double(number)
+
+
+IN_THE_WAY = 0  # the argument of a run that keeps the slot or the lock
