@@ -7,10 +7,11 @@ are plain concurrency.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeVar, overload
 
-from durable.errors import NotInWorkflow, UsageError
+from durable.errors import NotInWorkflow, NotRepeatable, UsageError
 from durable.runtime.branches import gather_in, map_in, select_in
 from durable.runtime.scopes import Scope, calling_scope
 
@@ -129,6 +130,7 @@ def map(
         UsageError: an option is out of range, or the items cannot be counted.
     """
     scope = _async_scope("map")
+    warn_of_unordered(scope, items)
     return _all(
         map_in(
             scope, _awaiting(fn), items, limit, tolerate=tolerate, enough=enough, collect=collect
@@ -184,6 +186,17 @@ def check_awaitable(calls: Iterable[object], word: str = "gather") -> None:
                 f"{word} takes calls to await, not {type(call).__name__}",
                 hint=hint or f"call a sync step as `step.call(...)` inside {word}",
             )
+
+
+def warn_of_unordered(scope: Scope | None, items: object) -> None:
+    """The branches of a `map` are told apart by their place; a set has no places."""
+    if scope is not None and isinstance(items, set | frozenset):
+        warnings.warn(
+            "DUR008: map over a set, which may have another order on a replay; use "
+            "map(fn, sorted(items))",
+            NotRepeatable,
+            stacklevel=3,
+        )
 
 
 def _async_scope(word: str) -> Scope | None:

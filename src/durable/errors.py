@@ -32,6 +32,8 @@
         Fatal                       raise it (or a subclass) in a step to stop retries
     RunCancelled (BaseException)    the run was cancelled; `except Exception` lets it pass
     NotRecorded (UserWarning)       a step was called in a thread that its run knows nothing of
+    NotRepeatable (UserWarning)     a workflow does what a replay would do otherwise, or again
+    NeverAwaited (UserWarning)      a workflow raised, and had made calls that it never awaited
 
 The split is by what the caller does next, as in SlateDB's RFC 0007. A lost race is
 never an exception: it is a return value.
@@ -281,6 +283,20 @@ class Fatal(DurableError):
 
 class NotRecorded(UserWarning):
     """A step was called where a run's calls do not reach the run: nothing is recorded of it."""
+
+
+class NotRepeatable(UserWarning):
+    """A workflow does something itself that a replay would do otherwise, or again.
+
+    The message begins with the code of the rule, as `durable lint` has it.
+    """
+
+
+class NeverAwaited(UserWarning):
+    """A workflow or branch raised, and had made durable calls that it never awaited.
+
+    They were not executed. If it returns instead of raising, that is an error: `UnfinishedCalls`.
+    """
 
 
 class RunCancelled(BaseException):

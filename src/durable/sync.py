@@ -44,7 +44,13 @@ from durable import catalog, documents, guarding, leases, repeatable
 from durable import client as async_client
 from durable.claims import Claim, ClaimResult
 from durable.client.schedules import BACKFILL_MAX
-from durable.concurrency import MAP_LIMIT, HasCall, check_awaitable, check_selectable
+from durable.concurrency import (
+    MAP_LIMIT,
+    HasCall,
+    check_awaitable,
+    check_selectable,
+    warn_of_unordered,
+)
 from durable.decorators import WorkflowFunction
 from durable.documents import Snapshot
 from durable.errors import NotInWorkflow, RunCancelled
@@ -180,6 +186,7 @@ def map(
         UsageError: an option is out of range, or the items cannot be counted.
     """
     scope = _sync_scope("map")
+    warn_of_unordered(scope, items)
     options: Any = {"tolerate": tolerate, "enough": enough, "collect": collect}
     return _block(scope, lambda: map_in(scope, _in_branches(fn, limit), items, limit, **options))
 

@@ -92,6 +92,11 @@ def always_park() -> bool:
     return os.environ.get("DURABLE_ALWAYS_PARK") == "1"
 
 
+def watches(*, usually: bool = False) -> bool:
+    """Whether to warn of what workflows do that is not repeatable, as far as that has a price."""
+    return os.environ.get("DURABLE_WATCH", "1" if usually else "0") == "1"
+
+
 def thread_id() -> int:
     """The identity of the calling thread."""
     return threading.get_ident()

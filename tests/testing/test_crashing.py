@@ -324,6 +324,7 @@ def test_body_that_is_not_idempotent_is_found() -> None:
     assert "idempotency_key" in said
 
 
+@pytest.mark.filterwarnings("ignore::durable.errors.NotRepeatable")
 @pytest.mark.parametrize(
     ("workflow", "text", "what"),
     [

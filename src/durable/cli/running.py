@@ -19,12 +19,16 @@ from durable.client import Skipped, connect, skipping
 from durable.client.connection import Observer
 from durable.client.handles import outcome_of, recorded
 from durable.protocol import durations, moments, values
+from durable.runtime import watching
+from durable.system import watches
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Execute a run here, from wherever its record ends."""
     with _only_the_result_on_stdout(arguments.json):
         asked = inputs.read(arguments)
+        if watches(usually=True):
+            watching.begin()
         with progress.shown(silent=arguments.json) as observe:
             value = loops.run(_run, arguments, asked, observe)
     if isinstance(value, Skipped):

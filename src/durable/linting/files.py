@@ -33,8 +33,11 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def check_file(path: Path) -> list[Finding]:
+def check_file(path: Path, workflow: str | None = None) -> list[Finding]:
     """What is found in one file, in the order of its lines.
+
+    Args:
+        workflow: look into that function alone, and into what it calls.
 
     Raises:
         UsageError: it is no Python source.
@@ -50,19 +53,20 @@ def check_file(path: Path) -> list[Finding]:
             str(path), place.lineno, place.col_offset + 1, rule.code, f"{what} {rule.what}",
             rule.instead, function.name,
         )
-        for function in _checked(module)
+        for function in _checked(module, workflow)
         for place, rule, what in look(function, module)
         if not _is_silenced(lines[place.lineno - 1], rule.code)
     }  # fmt: skip
     return sorted(found, key=lambda f: (f.line, f.column, f.code, f.function))
 
 
-def _checked(module: Module) -> Iterator[Function]:
+def _checked(module: Module, name: str | None) -> Iterator[Function]:
     """Workflows, then the plain functions of the module that they call."""
-    yield from module.workflows
+    workflows = [w for w in module.workflows if name in {None, w.name}]
+    yield from workflows
     called = {
         node.func.id
-        for workflow in module.workflows
+        for workflow in workflows
         for node in parts(workflow, module)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }

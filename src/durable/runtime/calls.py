@@ -58,7 +58,7 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         self.name = name
         self.digest = digest
         self.returns = returns
-        self.path = path or scope.reserve(name, key)
+        self.path = path or scope.reserve(name, key, self)
         self.cleanup = cleanup.under_way()
         self.cancellable = True
         scope.execution.moved()

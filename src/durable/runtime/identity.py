@@ -18,7 +18,7 @@ from durable.runtime.lease import LeaseKeeper
 from durable.runtime.locks import LockFile
 from durable.runtime.surroundings import Progress, Surroundings, own_body
 from durable.store import Refused, Store, Written
-from durable.system import always_park, boot_id, label, process_id
+from durable.system import always_park, boot_id, label, process_id, watches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,8 @@ class Options:
         always_park: park every wait at once, however short; for tests. By default what
             the environment's DURABLE_ALWAYS_PARK says.
         body_of: the function that runs as a step's body; tests put others in its place.
+        watch: warn of what workflows do that is not repeatable, see `watching`. By default what
+            the environment's DURABLE_WATCH says.
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -58,6 +60,7 @@ class Options:
     observe: Callable[[str, Progress], None] = lambda run, progress: None
     always_park: bool = field(default_factory=always_park)
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
+    watch: bool = field(default_factory=watches)
 
 
 class Identity:

@@ -16,18 +16,19 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
 import msgspec
 
-from durable.errors import NotInWorkflow, NotRecorded, UnfinishedCalls
+from durable.errors import NeverAwaited, NotInWorkflow, NotRecorded, UnfinishedCalls
 from durable.protocol import values
 from durable.protocol.paths import Ordinals
 from durable.runtime.closing import Finished
 from durable.runtime.turns import is_bare_thread, strand
 
 if TYPE_CHECKING:
+    from durable.runtime.calls import Call
     from durable.runtime.execution import Execution
     from durable.runtime.inside import Inside
 
@@ -53,7 +54,8 @@ class Scope:
         prefix: path prefix of the calls made here; empty for the root.
         owner: the strand that may make calls here; 0 until the strand has begun.
         decided: a framework decision closed this branch; its calls record nothing more.
-        unfinished: paths of calls made here that have no outcome yet.
+        unfinished: calls made here that have no outcome yet, by path; of what is no single call
+            the path alone.
         strand: the line of code that this scope is part of.
         time: of the latest outcome handed over here, in store time.
     """
@@ -63,7 +65,7 @@ class Scope:
     parent: Scope | None = None
     owner: int = 0
     decided: bool = False
-    unfinished: dict[str, None] = field(default_factory=dict)
+    unfinished: dict[str, Call[Any] | None] = field(default_factory=dict)
     strand: Strand = field(default_factory=Strand)
     time: float = 0.0
     ordinals: Ordinals = field(init=False)
@@ -88,10 +90,10 @@ class Scope:
             scope = scope.parent
         return False
 
-    def reserve(self, name: str, key: str | None = None) -> str:
+    def reserve(self, name: str, key: str | None = None, call: Call[Any] | None = None) -> str:
         """The path of a call of `name` made here now."""
         path = self.ordinals.path(name, key)
-        self.unfinished[path] = None
+        self.unfinished[path] = call
         return path
 
     def finished(self, path: str) -> None:
@@ -113,9 +115,25 @@ class Scope:
         token = here.set(self)
         try:
             yield
+        except Exception:
+            self.warn_of_unawaited()
+            raise
         finally:
             here.reset(token)
         self.check_finished()
+
+    def warn_of_unawaited(self) -> None:
+        """The code of this scope raised: a call that it forgot to await may be the reason."""
+        forgotten = sorted(
+            path for path, call in self.unfinished.items() if call and not call.begun
+        )
+        if forgotten and self.execution.closing is None:
+            warnings.warn(
+                f"{self.describe()} of run {self.execution.run_id!r} raised, and had made calls "
+                f"that it never awaited, so they were not executed: {', '.join(forgotten)}",
+                NeverAwaited,
+                stacklevel=1,
+            )
 
     def check_finished(self) -> None:
         """The code of this scope has come to its end without an error.

@@ -16,7 +16,7 @@ import anyio.abc
 
 from durable.errors import StoreError, StoreRefused
 from durable.protocol.records import Start
-from durable.runtime import markers
+from durable.runtime import markers, watching
 from durable.runtime.definitions import Workflows
 from durable.runtime.dispatcher import Dispatcher
 from durable.runtime.finder import Finder
@@ -105,6 +105,8 @@ class Worker:
             StoreUnavailable: the store does not answer at the start.
         """
         await self.store.check()
+        if self.options.watch:
+            watching.begin()
         self._until_idle = until_idle
         async with anyio.create_task_group() as tasks:
             self._holdings = Holdings(

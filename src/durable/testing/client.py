@@ -9,9 +9,11 @@ from typing import Any, ParamSpec, TypeVar
 import anyio
 
 from durable.client import Client, Handle
+from durable.client.requests import Request
 from durable.decorators import WorkflowFunction
 from durable.runtime.identity import Options
 from durable.store import Store
+from durable.testing import sources
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,6 +61,11 @@ class TestClient(Client):
         """Start a run and wait for what it returns."""
         handle = await self.start(workflow, *args, **kwargs)
         return await handle.result()
+
+    def _request(self, workflow: WorkflowFunction[..., Any], *call: Any) -> Request:
+        request = super()._request(workflow, *call)
+        sources.warn_of(request.definition)
+        return request
 
     def _handle_of(self, *args: Any) -> Handle[Any]:
         return TestHandle(super()._handle_of(*args), self._news)

@@ -106,6 +106,7 @@ class World:
         options = Options(
             grace=0, renew_in_thread=False, polls=False, schedules=self._schedules,
             terms=TERMS, label="test", observe=self._observe, body_of=self.stubs.body_of,
+            watch=True,
         )  # fmt: skip
         self._process = Process(self._make_backend(), self._system(), Registered(), options)
         await self._tasks.start(self._process.live)
