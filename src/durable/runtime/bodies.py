@@ -40,8 +40,7 @@ from durable.runtime.turns import cancel_count, cancelled_since
 _NEVER = Tried()
 
 
-@dataclass
-class Course:
+class Course(msgspec.Struct):
     """How far the attempts of one call have come.
 
     Attributes:

@@ -21,6 +21,7 @@ from durable.errors import InvalidDefinition, ProcessDied
 from durable.protocol import failures, values
 from durable.protocol.failures import Failure
 from durable.runtime import modules
+from durable.runtime.ownership import Ownership
 from durable.runtime.scopes import Current, here
 from durable.system import System
 
@@ -37,7 +38,7 @@ class Job(typing.NamedTuple):
     Attributes:
         parent: its process id.
         checked: when it last knew that it holds the run, on the boot clock.
-        current: what the body may know, by name.
+        place: what the body may know of where it runs; see `Current.place`.
     """
 
     parent: int
@@ -47,7 +48,7 @@ class Job(typing.NamedTuple):
     qualname: str
     args: tuple[object, ...]
     kwargs: dict[str, object]
-    current: dict[str, Any]
+    place: tuple[Ownership, str, int]
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
@@ -63,7 +64,7 @@ def work(job: Job) -> bytes:
     _belong_to(job.parent)
     if _boot() - job.checked > FRESH:
         return msgspec.json.encode(Answer(late=True))
-    token = here.set(Current(**job.current))
+    token = here.set(Current(*job.place))
     try:
         fn = _function(job)
         returns = typing.get_type_hints(fn, include_extras=True).get("return")

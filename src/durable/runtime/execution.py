@@ -302,7 +302,7 @@ class Execution:
 
     def current(self) -> Current:
         """What the workflow function may know about itself."""
-        return self.ownership.current()
+        return Current(self.ownership)
 
     def perform_step(
         self, call: StepCall[Any], branch: Scope

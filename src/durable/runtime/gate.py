@@ -43,6 +43,8 @@ class Gate:
         self.ended = anyio.Event()
         # Shielded: a cancellation from outside must not look like one of user code.
         self.function = anyio.CancelScope(shield=True)
+        # `anyio.CancelScope(...)` asks which event loop runs, each time: half of its price.
+        self._scope_of_this_loop = type(self.function)
         self._run_id = run_id
         self._trusted = trusted
         self._release = release
@@ -81,7 +83,7 @@ class Gate:
 
     def wait(self, branch: Scope, *, shield: bool) -> Wait:
         """Around a wait that ends when the run is closed or the branch decided."""
-        return Wait(self, self._waits, branch, shield)
+        return Wait(self, self._waits, branch, self._scope_of_this_loop(shield=shield))
 
     # -- asking -----------------------------------------------------------------------------------
 
@@ -130,12 +132,16 @@ class Wait:
     __slots__ = ("_branch", "_gate", "_scope", "_waits")
 
     def __init__(
-        self, gate: Gate, waits: dict[anyio.CancelScope, Scope], branch: Scope, shield: bool
+        self,
+        gate: Gate,
+        waits: dict[anyio.CancelScope, Scope],
+        branch: Scope,
+        scope: anyio.CancelScope,
     ) -> None:
         self._gate = gate
         self._waits = waits
         self._branch = branch
-        self._scope = anyio.CancelScope(shield=shield)
+        self._scope = scope
 
     def __enter__(self) -> Self:
         self._scope.__enter__()

@@ -12,7 +12,6 @@ from durable.errors import StoreError, StoreRefused
 from durable.protocol import names, records
 from durable.protocol.records import Marker, Start
 from durable.runtime import markers, starting
-from durable.runtime.branches import gather_in
 from durable.runtime.closing import Stopped
 from durable.runtime.custody import Custody, Why, Work
 from durable.runtime.definitions import Workflows, serves
@@ -22,6 +21,7 @@ from durable.runtime.markers import Held
 from durable.runtime.reading import with_body
 from durable.runtime.runner import Runner
 from durable.runtime.solitude import Solitude
+from durable.runtime.together import both
 from durable.store import Refused, Store, Stored, Written
 
 log = logging.getLogger("durable")
@@ -196,13 +196,9 @@ class Holdings:
         try:
             marker = markers.for_start(run, start, holder=identity.id, owner=self._system.token())
             name, body = names.start(run), records.encode(start)
-            theirs: Written | Refused
-            theirs, mine = await gather_in(
-                None,
-                [
-                    self._store.create(name, body, nonce=start.nonce),
-                    markers.create(self._store, marker),
-                ],
+            theirs, mine = await both(
+                self._store.create(name, body, nonce=start.nonce),
+                markers.create(self._store, marker),
             )
             if isinstance(mine, Written):
                 fresh = mine.first and isinstance(theirs, Written) and theirs.first

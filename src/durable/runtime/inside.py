@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import cast
 
 import anyio
@@ -24,8 +23,7 @@ Limit = AbstractContextManager[object, bool]
 _UNLIMITED = cast("Limit", contextlib.nullcontext())  # a scope has its price
 
 
-@dataclass(kw_only=True)
-class Inside:
+class Inside(msgspec.Struct, kw_only=True):  # made for every attempt: no dataclass
     """What an attempt under way may ask of its run.
 
     Attributes:
@@ -48,14 +46,15 @@ class Inside:
     told: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     timeout: float = math.inf
     silence: float = math.inf
-    flag: Flag = field(default_factory=Flag)
-    published: dict[str, msgspec.Raw] = field(default_factory=dict)
+    flag: Flag = msgspec.field(default_factory=Flag)
+    published: dict[str, msgspec.Raw] = {}  # a Struct copies it
+    details: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    _over: bool = False
+    _end: float = math.inf
+    _scope: anyio.CancelScope | None = None  # nothing limits it
 
     def __post_init__(self) -> None:
         self.details = self.told
-        self._over = False
-        self._end = math.inf
-        self._scope: anyio.CancelScope | None = None  # nothing limits it
 
     # -- around it, in the event loop -------------------------------------------------------------
 

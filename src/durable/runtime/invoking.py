@@ -46,7 +46,7 @@ class Invoker:
             Raised: it raised, in a child process.
             BaseException: whatever it raised.
         """
-        current = self.ownership.current(call.path, attempt, inside)
+        current = Current(self.ownership, call.path, attempt, inside)
         try:
             if call.definition.is_async:
                 with inside.begins():

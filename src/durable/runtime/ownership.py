@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-from durable.runtime.scopes import Current
-
-if TYPE_CHECKING:
-    from durable.runtime.inside import Inside
 
 
 @dataclass(kw_only=True)
@@ -32,14 +25,7 @@ class Ownership:
     tick: float = 0.0
     version: str = ""
 
-    def current(self, path: str = "", attempt: int = 1, inside: Inside | None = None) -> Current:
-        """What the body of the call at `path` may know; without a path, the workflow function."""
-        return Current(
-            run_id=self.run_id, workflow=self.workflow, attempt=attempt, epoch=self.epoch,
-            idempotency_key=self._key(path), _inside=inside, version=self.version,
-            tick=datetime.fromtimestamp(self.tick, UTC) if self.tick else None,
-        )  # fmt: skip
-
-    def _key(self, path: str) -> str:
+    def key(self, path: str) -> str:
+        """The idempotency key of the call at `path`; without a path, the workflow function's."""
         place = f"{self.run_id}\n{self.instance}\n{path}"
         return hashlib.sha256(place.encode()).hexdigest()[:32]

@@ -115,11 +115,10 @@ async def _ask(call: StepCall[Any], job: Job, attempt: int) -> Answer:
 def _job(call: StepCall[Any], current: Current) -> Job:
     definition: StepDefinition = call.definition
     fn = definition.fn
-    known = {name: getattr(current, name) for name in Current.KNOWN}
     return Job(
         parent=process_id(), checked=_boot(), module=fn.__module__,
         file=_file_of(fn.__module__),
-        qualname=fn.__qualname__, args=call.args, kwargs=call.kwargs, current=known,
+        qualname=fn.__qualname__, args=call.args, kwargs=call.kwargs, place=current.place(),
     )  # fmt: skip
 
 

@@ -15,8 +15,8 @@ import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import msgspec
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from durable.runtime.calls import Call
     from durable.runtime.execution import Execution
     from durable.runtime.inside import Inside
+    from durable.runtime.ownership import Ownership
 
 
 @dataclass(eq=False)
@@ -155,36 +156,72 @@ class Scope:
         return f"branch {self.prefix.rstrip('/')!r}" if self.prefix else "the workflow function"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Current:
     """What a step's body may know about itself; see `durable.current`.
 
     Attributes:
-        run_id: the run's id.
-        workflow: the workflow's name.
         attempt: 1 for the first attempt of this step.
-        epoch: the run's fencing token: higher than that of every earlier owner of the run. Pass
-            it to an outside system that rejects lower ones.
-        idempotency_key: the same for every attempt of this call, on whatever worker, and for no
-            other call: pass it to outside systems that drop repeated requests.
-        version: of the workflow, `@workflow(version=)`, at the start of this run; `durable run` of
-            newer code does not change it.
-        tick: the moment for which a schedule started the run, in UTC; None if none did. A run
-            that starts late, or is made up for, still has the tick that it is for.
     """
 
-    KNOWN: ClassVar = (
-        "run_id", "workflow", "attempt", "epoch", "idempotency_key", "tick", "version",
-    )  # fmt: skip
+    __slots__ = ("_inside", "_owner", "_path", "attempt")
 
-    run_id: str
-    workflow: str
-    attempt: int
-    epoch: int
-    idempotency_key: str
-    tick: datetime | None = None
-    version: str = ""
-    _inside: Inside | None = field(default=None, repr=False, compare=False)
+    def __init__(
+        self, owner: Ownership, path: str = "", attempt: int = 1, inside: Inside | None = None
+    ) -> None:
+        self.attempt = attempt
+        self._owner = owner
+        self._path = path
+        self._inside = inside
+
+    def __repr__(self) -> str:
+        return f"<call {self._path!r} of run {self.run_id!r}, attempt {self.attempt}>"
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._owner.run_id
+
+    @property
+    def workflow(self) -> str:
+        """The workflow's name."""
+        return self._owner.workflow
+
+    @property
+    def epoch(self) -> int:
+        """The run's fencing token: higher than that of every earlier owner of the run.
+
+        Pass it to an outside system that rejects lower ones.
+        """
+        return self._owner.epoch
+
+    @property
+    def version(self) -> str:
+        """Of the workflow, `@workflow(version=)`, at the start of this run.
+
+        `durable run` of newer code does not change it.
+        """
+        return self._owner.version
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of this call, on whatever worker, and for no other call.
+
+        Pass it to outside systems that drop repeated requests.
+        """
+        return self._owner.key(self._path)
+
+    @property
+    def tick(self) -> datetime | None:
+        """The moment for which a schedule started the run, in UTC; None if none did.
+
+        A run that starts late, or is made up for, still has the tick that it is for.
+        """
+        tick = self._owner.tick
+        return datetime.fromtimestamp(tick, UTC) if tick else None
+
+    def place(self) -> tuple[Ownership, str, int]:
+        """What a child process needs to make one like it."""
+        return self._owner, self._path, self.attempt
 
     @property
     def cancelled(self) -> bool:

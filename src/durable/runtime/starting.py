@@ -12,8 +12,8 @@ from durable.errors import StoreUnavailable
 from durable.protocol import names, records
 from durable.protocol.records import Start
 from durable.runtime import markers, slots
-from durable.runtime.branches import gather_in
 from durable.runtime.reading import decoded
+from durable.runtime.together import both
 from durable.store import Refused, Store, Written
 from durable.system import System
 
@@ -39,13 +39,9 @@ async def start(store: Store, run: str, start: Start) -> Written | Refused:
     Raises:
         StoreUnavailable: it may have started; ask again with the same id.
     """
-    started: Written | Refused
-    marked, started = await gather_in(
-        None,
-        (
-            _announcement(store, run, start),
-            store.create(names.start(run), records.encode(start), nonce=start.nonce),
-        ),
+    marked, started = await both(
+        _announcement(store, run, start),
+        store.create(names.start(run), records.encode(start), nonce=start.nonce),
     )
     if isinstance(marked, Written):
         await announce(store, names.queue_bell(start.queue))
