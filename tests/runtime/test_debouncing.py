@@ -195,6 +195,7 @@ async def test_a_cancelled_one_does_not_take_later_starts_with_it() -> None:
             await first.result()
         assert await w.result(second.id) == "b"
         assert [text for _, text, _ in ran] == ["b"]
+        await w.until(lambda: not w.hints("timers/"))
 
 
 async def test_a_burst_does_not_form_a_line() -> None:

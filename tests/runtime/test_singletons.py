@@ -236,6 +236,26 @@ async def test_attempts_do_not_delay_who_is_woken() -> None:
         assert w.store.now() - ended < 10
 
 
+@pytest.mark.parametrize("flow", [TRIES, BOUND, BRIEF], ids=["attempts", "ttl", "max-wait"])
+@pytest.mark.parametrize("ends", ["released", "cancelled"])
+async def test_a_waiter_that_is_woken_early_leaves_no_timer(flow: Any, ends: str) -> None:
+    """The hint by which it would have looked by itself goes, however it was named."""
+    async with world() as w:
+        await w.process()
+        await w.start("a", flow, 12.0)
+        await w.until(lambda: bodies == ["a"])
+        start = await w.start("b", flow, 300.0)
+        await w.until(lambda: bool(w.hints("timers/")) and len(w.hints("live/")) == 1)
+        if ends == "cancelled":
+            await asking.cancel(w.store, "b", start)
+            await w.result("b")
+        else:
+            await w.until(lambda: bodies == ["a", "b"])
+        await w.until(lambda: not w.hints("timers/"))
+
+        assert bodies[0] == "a"
+
+
 async def test_replace_cancels_the_holder_and_who_waits_ahead() -> None:
     """The last one runs; those before it end cancelled, one without having begun."""
     async with world() as w:
@@ -261,8 +281,8 @@ async def test_different_keys_never_block_each_other() -> None:
         await w.process()
         for key in "xyz":
             await w.start(key, keyed, key, 20.0)
-        await w.start("x2", keyed, "x", 1.0)
         await w.until(lambda: len(inside) == 3)
+        await w.start("x2", keyed, "x", 1.0)
 
         assert inside == {"x", "y", "z"}
         await w.result("x2")

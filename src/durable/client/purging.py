@@ -122,11 +122,11 @@ async def _settle(store: Store, run: str, start: Start) -> None:
         found = await load(store, run)
         if found is not None and found.start.tombstone:  # else the id is used again
             facts = found
-    await timers.clear(store, run, start, facts.waits)
     if start.parent is not None:
         await wake_parent(store, start.parent)
     await offspring.cancel(store, run, facts)
-    await singletons.end(store, run, start, lock_wait(facts))
+    waited = await singletons.end(store, run, start, lock_wait(facts))
+    await timers.clear(store, run, start, [*facts.waits, *([] if waited is None else [waited])])
     await keys.end(store, run, start)
 
 

@@ -30,7 +30,7 @@ class Admitted:
     """Its code may go on.
 
     Attributes:
-        waited: for the lock, until now.
+        waited: for the lock, until now; due when the run would have been woken for it.
         place: under this slot of its queue.
     """
 
@@ -152,15 +152,15 @@ class Admission:
                 return self._cancelled()
         held = await locks.take(self.store, self.run, start, request)
         if held is None:
-            return await self._admitted(request, lock_wait(facts))
+            return await self._admitted(lock_wait(facts))
         if self._begun and (request.ttl is not None or facts.cancel is not None):
             return Admitted()  # the ttl ran out, or a human released it: others have it now
         return await self._turned_away(request, held)
 
-    async def _admitted(self, request: LockRequest, wait: Wait | None) -> Admitted:
-        if wait is not None:
-            await locks.leave(self.store, request.key, self.run, self.facts.start)
-        return Admitted(wait)
+    async def _admitted(self, wait: Wait | None) -> Admitted:
+        if wait is None:
+            return Admitted()
+        return Admitted(await locks.leave(self.store, self.run, self.facts.start, wait))
 
     async def _turned_away(self, request: LockRequest, held: LockRecord) -> Answer:
         holder = Holder(held.run, held.instance, held.since)
@@ -179,18 +179,20 @@ class Admission:
         wait = lock_wait(self.facts)
         if wait is None:
             wait = await locks.begin_wait(store, run, start, request)
-        else:
-            await locks.stand(store, run, start, wait)
+        expected = _until(held, wait, request, store.now())
+        await locks.stand(store, run, start, wait, expected)
         if request.on_conflict == "replace":
             await locks.replace_holder(store, held, run, start)
         again = await locks.take(store, run, start, request)
         if again is None:
-            return await self._admitted(request, wait)
+            return await self._admitted(wait)
         if wait.due is not None and wait.due <= store.now():
             error = taken(run, again, waited=wait.due - wait.time)
             return Turned(failures.from_exception(error))
-        asks = singletons.next_attempt(request, wait.time, store.now())
-        return _parked(again, wait, asks)
+        due = _until(again, wait, request, store.now())
+        if due != expected:
+            await locks.stand(store, run, start, wait, due)
+        return Parked(LOCK_PATH, due, f"for lock {again.key!r}, which run {again.run!r} holds")
 
 
 def lock_wait(facts: Facts) -> Wait | None:
@@ -198,11 +200,12 @@ def lock_wait(facts: Facts) -> Wait | None:
     return next((wait for wait in facts.waits if wait.path == LOCK_PATH), None)
 
 
-def _parked(held: LockRecord, wait: Wait, asks: float) -> Parked:
+def _until(held: LockRecord, wait: Wait, request: LockRequest, now: float) -> float | None:
+    """When a run that waits looks again although nobody has woken it; None: never."""
     due = math.inf if wait.due is None else wait.due
+    asks = singletons.next_attempt(request, wait.time, now)
     ends = min(singletons.expires(held), due, asks)
-    why = f"for lock {held.key!r}, which run {held.run!r} holds"
-    return Parked(LOCK_PATH, None if ends == math.inf else ends, why)
+    return None if ends == math.inf else ends
 
 
 def taken(run: str, held: LockRecord, *, waited: float | None = None) -> SingletonTaken:

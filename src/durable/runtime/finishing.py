@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from durable.protocol import moments, names, records
+from durable.protocol.queues import DEBOUNCE_PATH
 from durable.protocol.records import History, Result, Status
 from durable.protocol.singletons import ending
 from durable.runtime import admission, keys, singletons, timers
@@ -60,7 +61,9 @@ async def settle(custody: Custody, facts: Facts, result: Result) -> None:
     if custody.held.marker.flagged or not facts.fresh:
         await unflag(store, start.queue, run)
     await custody.give_up_place(start)
-    await singletons.end(store, run, start, admission.lock_wait(facts))
+    waited = await singletons.end(store, run, start, admission.lock_wait(facts))
+    if waited is not None:
+        custody.passed(facts, waited)
     await keys.end(store, run, start)
     _drop_timers(custody, facts)
     delete_marker(custody)
@@ -86,6 +89,8 @@ def _drop_timers(custody: Custody, facts: Facts) -> None:
         custody.passed(facts, wait)
     if facts.fresh:
         return
+    if start.is_collecting and start.debounce is not None:  # cancelled before its time
+        custody.drop(timers.name_of(custody.run, start.instance, DEBOUNCE_PATH, start.debounce.due))
     custody.drop(timers.name_of(custody.run, start.instance, "", None))
     if start.deadline:
         custody.drop(timers.name_of(custody.run, start.instance, "", start.deadline))

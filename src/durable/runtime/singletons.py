@@ -16,7 +16,7 @@ from durable.protocol.records import LockRecord, LockRequest, Start, Wait, Waite
 from durable.protocol.singletons import LOCK_PATH
 from durable.runtime import asking, markers, reading
 from durable.runtime.facts import CorruptFact, read_start
-from durable.store import Store, Stored, Written
+from durable.store import Refused, Store, Stored, Written
 
 DECODER = msgspec.json.Decoder(LockRecord)
 _waiter = msgspec.json.Decoder(Waiter)
@@ -102,7 +102,7 @@ async def is_free(store: Store, lock: LockRecord) -> bool:
 
 
 async def begin_wait(store: Store, run: str, start: Start, request: LockRequest) -> Wait:
-    """Claim the wait, whose deadline holds from now on whatever happens, and stand in line."""
+    """Claim the wait, whose deadline holds from now on whatever happens."""
     now = store.now()
     due = singletons.gives_up(request, now)
     wait = Wait(LOCK_PATH, "lock", request.key, 0, store.system.token(), now, due)
@@ -110,15 +110,18 @@ async def begin_wait(store: Store, run: str, start: Start, request: LockRequest)
     answer = await store.create(name, records.encode(wait), nonce=wait.nonce)
     if not isinstance(answer, Written) and answer.current is not None:
         wait = _wait.decode(answer.current.body or b"")
-    await stand(store, run, start, wait)
     return wait
 
 
-async def stand(store: Store, run: str, start: Start, wait: Wait) -> None:
-    """Be among the waiters. Done again it changes nothing."""
-    waiter = Waiter(wait.name, run, start.instance, start.created, store.system.token())
-    name = _waiter_name(wait.name, run, start)
-    await store.create(name, records.encode(waiter), nonce=waiter.nonce, read_back=False)
+async def stand(store: Store, run: str, start: Start, wait: Wait, due: float | None) -> None:
+    """Be among the waiters, and say when the run looks by itself. Done again it changes nothing."""
+    waiter = Waiter(wait.name, run, start.instance, start.created, store.system.token(), due)
+    name, body = _waiter_name(wait.name, run, start), records.encode(waiter)
+    written = await store.create(name, body, nonce=waiter.nonce)
+    if isinstance(written, Refused) and written.current is not None:
+        there = reading.decoded(written.current, _waiter)
+        if there is None or (there.instance, there.due) != (start.instance, due):
+            await catalog.put(store, name, written.current, body, nonce=waiter.nonce)
 
 
 async def read_waiter(store: Store, stored: Stored) -> Waiter | None:
@@ -126,11 +129,14 @@ async def read_waiter(store: Store, stored: Stored) -> Waiter | None:
     return await reading.record(store, stored, _waiter)
 
 
-async def leave(store: Store, key: str, run: str, start: Start) -> None:
-    """Be among the waiters no more."""
-    stored = await store.read(_waiter_name(key, run, start))
-    if stored is not None:
-        await store.delete(stored.name, stored.generation)
+async def leave(store: Store, run: str, start: Start, wait: Wait) -> Wait:
+    """Be among the waiters no more; the wait, with the time for which the run was parked last."""
+    stored = await store.read(_waiter_name(wait.name, run, start))
+    if stored is None:
+        return wait
+    waiter = reading.decoded(stored, _waiter)
+    await store.delete(stored.name, stored.generation)
+    return wait if waiter is None else msgspec.structs.replace(wait, due=waiter.due)
 
 
 def _waiter_name(key: str, run: str, start: Start) -> str:
@@ -181,22 +187,26 @@ async def replace_holder(store: Store, held: LockRecord, run: str, start: Start)
 # -- ending ---------------------------------------------------------------------------------------
 
 
-async def end(store: Store, run: str, start: Start, wait: Wait | None) -> None:
+async def end(store: Store, run: str, start: Start, wait: Wait | None) -> Wait | None:
     """The instance has its result: whoever is next gets the lock.
 
     Args:
         wait: for the lock, if it ever waited. It may have been woken as the first in line and
             have ended without the lock, so it passes the wake on.
+
+    Returns:
+        The wait, as of `leave`.
     """
     request = start.lock
     if request is None:
-        return
+        return wait
     if wait is not None:
-        await leave(store, request.key, run, start)
+        wait = await leave(store, run, start, wait)
     stored = await store.read(names.lock(request.key))
     lock = None if stored is None else reading.decoded(stored, DECODER)
     if singletons.is_ours(lock, run, start.instance) or wait is not None:
         await wake_first(store, request.key)
+    return wait
 
 
 async def release(store: Store, key: str, *, force: bool) -> tuple[LockRecord | None, bool]:

@@ -12,6 +12,7 @@ import msgspec
 
 from durable.errors import StoreError
 from durable.protocol import moments, names, records
+from durable.protocol.queues import DEBOUNCE_PATH
 from durable.protocol.records import Marker, Start, Timer, Wait
 from durable.runtime import markers
 from durable.runtime.closing import Parked
@@ -87,6 +88,8 @@ async def newest(store: Store, run: str, start: Start, waits: list[Wait]) -> Tim
 async def _of(store: Store, run: str, start: Start, waits: list[Wait]) -> list[Stored]:
     places: list[tuple[str, float | None]] = [("", None), ("", start.deadline or None)]
     places += [(wait.path, wait.due) for wait in waits if wait.due is not None]
+    if start.debounce is not None:
+        places.append((DEBOUNCE_PATH, start.debounce.due))
     read = [
         await store.read(name_of(run, start.instance, path, due))
         for path, due in dict.fromkeys(places)

@@ -26,13 +26,17 @@ class LockRecord(msgspec.Struct, omit_defaults=True):
 
 
 class Waiter(msgspec.Struct, omit_defaults=True):
-    """`locks/<key>/wait/<time>-<run>`: a run that waits for the lock, parked."""
+    """`locks/<key>/wait/<time>-<run>`: a run that waits for the lock, parked.
+
+    `due`: when it looks by itself; the name of its timer hint has it.
+    """
 
     key: str
     run: str
     instance: str
     since: float
     nonce: str
+    due: float | None = None
 
 
 class QueueRecord(msgspec.Struct, omit_defaults=True):
