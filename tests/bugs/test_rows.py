@@ -23,6 +23,15 @@ TESTS = {
     "B13": ("runtime/test_worker.py", "test_a_live_holder_is_never_robbed"),
     "B20": ("store/test_recognition.py", "test_a_name_that_keeps_vanishing_ends_with_patience"),
     "B25": ("runtime/test_owners.py", "test_a_worker_stopped_at_any_moment_leaves_no_lease"),
+    "B67": ("protocol/test_cron_zones.py", "test_every_tick_is_where_the_minutes_say"),
+    "B68": ("protocol/test_schedules.py", "test_ticks_of_cron"),
+    "B71": ("protocol/test_ticks.py", "test_catching_up_after_26_hours"),
+    "B71 with workers": ("runtime/test_scheduler.py", "test_all_down_for_26_ticks"),
+    "B73": ("waits/test_sleeping.py", "test_sleep_ends_at_its_deadline"),
+    "B73 refused": ("waits/test_sleeping.py", "test_impossible_sleeps_are_refused_at_the_call"),
+    "B73 year 9999": ("waits/test_sleeping.py", "test_sleep_until_the_last_year"),
+    "B74": ("waits/test_sleeping.py", "test_deadline_survives_crashes"),
+    "B74 of an event": ("waits/test_events.py", "test_deadline_of_a_parked_wait"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import facts
-from tests.cli.command import FLOWS, Done, begin, durable, until
+from tests.cli.command import FLOWS, Done, begin, durable, objects, until
 
 Cli = Callable[..., Done]
 
@@ -36,6 +37,11 @@ async def count(number: int) -> int:
 @workflow(label="gpu")
 async def train(number: int) -> int:
     return await note.call(number)
+
+@workflow
+async def pipeline(number: int) -> int:
+    child = await train.start(number)
+    return await child.result()
 """
 
 
@@ -49,8 +55,8 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate(timeout=20)
 
 
-def start(flow: str, number: int, folder: Path) -> None:
-    words = ("--id", f"c{number}", "--input", f"[{number}]")
+def start(flow: str, number: int, folder: Path, *more: str) -> None:
+    words = ("--id", f"c{number}", "--input", f"[{number}]", *more)
     done = durable("start", f"{flow}:count", *words, folder=folder)
     assert done.code == 0, done.err
 
@@ -78,6 +84,74 @@ def test_a_label_keeps_a_workflow_from_other_workers(cli: Cli, folder: Path, flo
     assert waiting["status"] == "waiting"
     assert done.code == 0
     assert cli("result", "t").out == "1\n"
+
+
+@pytest.mark.parametrize("workflow", ["train", "pipeline"])
+def test_a_run_that_waits_for_a_label_says_so(
+    cli: Cli, folder: Path, flow: str, started: list[subprocess.Popen[str]], workflow: str
+) -> None:
+    """While the workers that live lack it: of the run, of a child, by itself and in lists."""
+    durable("start", f"{flow}:{workflow}", "--id", "t", "--input", "[1]", folder=folder)
+    worker = begin("worker", flow, folder=folder)
+    started.append(worker)
+    until(worker, "serves count, pipeline", stream="stderr")
+    why = "no live worker knows workflow 'train', or has the label 'gpu' that it needs"
+
+    def waiting() -> dict[str, str]:
+        runs = cli("list", "--json").document["runs"]
+        return {r["reason"]: r["run"] for r in runs if r["workflow"] == "train"}
+
+    facts.until(lambda: why in waiting())
+    shown = cli("show", waiting()[why], "--json").document
+    assert (shown["status"], shown["reason"]) == ("waiting", why)
+
+
+def test_queues_labels_and_processes_together(cli: Cli, folder: Path, flow: str) -> None:
+    """Two queues, two processes of two places each, one label; the third queue is left."""
+    (folder / "go").touch()
+    for number, queue in enumerate("ababc"):
+        start(flow, number, folder, "--queue", queue)
+    words = ("--id", "t", "--queue", "b", "--input", "[9]")
+    durable("start", f"{flow}:train", *words, folder=folder)
+    fleet = ("--queues", "a,b", "--concurrency", "2", "--processes", "2", "--label", "gpu")
+    done = durable("worker", flow, *fleet, "--until-idle", folder=folder)
+    runs = {r["run"]: r["status"] for r in cli("list", "--json").document["runs"]}
+
+    assert done.code == 0, done.err
+    assert runs.pop("c4") == "waiting"
+    assert runs == dict.fromkeys(("c0", "c1", "c2", "c3", "t"), "completed")
+
+
+def test_a_fleet_takes_the_place_of_a_fleet(
+    cli: Cli, folder: Path, flow: str, started: list[subprocess.Popen[str]]
+) -> None:
+    """The old one hands over while the new one comes, and one of its processes is killed."""
+    for number in range(4):
+        start(flow, number, folder)
+
+    def fleet() -> subprocess.Popen[str]:
+        process = begin("worker", flow, "--processes", "2", "--concurrency", "2", folder=folder)
+        started.append(process)
+        until(process, "serves count, pipeline", stream="stderr")
+        return process
+
+    old = fleet()
+    facts.until(lambda: len(notes(folder)) == 4)
+    new = fleet()
+    killed, survivor = {pid for _, pid in notes(folder)}
+    os.kill(int(killed), signal.SIGKILL)
+    old.send_signal(signal.SIGTERM)
+    (folder / f"go-{survivor}").touch()
+    old.communicate(timeout=30)
+    (folder / "go").touch()
+    for number in range(4):
+        result = cli("result", f"c{number}", "--timeout", "40s")
+        assert result.out == f"{3 * number}\n", result.err
+    new.send_signal(signal.SIGTERM)
+    new.communicate(timeout=30)
+
+    assert (old.returncode, new.returncode) == (0, 0)
+    assert [name for name in objects(folder) if name.startswith("live/")] == []
 
 
 def test_why_a_run_waits(cli: Cli, folder: Path, started: list[subprocess.Popen[str]]) -> None:
@@ -122,7 +196,7 @@ def test_a_rolling_restart_loses_nothing(
     def worker() -> subprocess.Popen[str]:
         process = begin("worker", flow, "--concurrency", "2", folder=folder)
         started.append(process)
-        until(process, "serves count", stream="stderr")
+        until(process, "serves count, pipeline", stream="stderr")
         return process
 
     def is_at_work(process: subprocess.Popen[str]) -> bool:

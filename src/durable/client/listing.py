@@ -13,9 +13,9 @@ import msgspec
 from durable.client.reading import Status, Workers, damage, in_line
 from durable.protocol import names
 from durable.protocol.records import Attention, History, Pending
-from durable.runtime import reading, slots, timers
+from durable.runtime import markers, reading, slots, timers
 from durable.runtime.lines import read_pauses
-from durable.store import Store
+from durable.store import Store, Stored
 
 H = TypeVar("H", Attention, History)
 
@@ -119,8 +119,9 @@ class RunList:
                 continue
             workflow = stored.meta.get("workflow", "")
             status = damage(stored) or workers.status(
-                workflow, queue, stored.meta.get("holder", ""), pin=stored.meta.get("pin", "")
-            )
+                workflow, queue, stored.meta.get("holder", ""),
+                label=_label(stored), pin=stored.meta.get("pin", ""),
+            )  # fmt: skip
             instance = stored.meta.get("instance", "")
             started = _seconds(stored.meta.get("created", "")) or stored.created
             found.append(RunSummary(run, workflow, status, instance, started))
@@ -141,9 +142,7 @@ class RunList:
         return [
             RunSummary(
                 pending.run, pending.workflow,
-                in_line(
-                    queue, pauses, workers.why_unserved(pending.workflow, queue, pin=_pin(pending))
-                ),
+                in_line(queue, pauses, _unserved(workers, queue, pending)),
                 pending.instance, created,
             )
             for queue, pending, created in waiting
@@ -200,8 +199,18 @@ def queue_of(marker: str) -> str:
     return unquote(marker.split("/", 2)[1])
 
 
-def _pin(pending: Pending) -> str:
-    return "" if pending.request is None else pending.request.pin
+def _unserved(workers: Workers, queue: str, pending: Pending) -> str:
+    asked = pending.request
+    return workers.why_unserved(
+        pending.workflow, queue,
+        label="" if asked is None else asked.label, pin="" if asked is None else asked.pin,
+    )  # fmt: skip
+
+
+def _label(marker: Stored) -> str:
+    """What a run needs of its worker, as far as the marker of a fresh run tells."""
+    request = None if marker.body is None else markers.decode(marker)
+    return "" if request is None or request.request is None else request.request.label
 
 
 def _seconds(text: str) -> float:

@@ -233,7 +233,7 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
         return Status(result.status, singletons.ending(result))
     if await store.read(slots.pending_name(run, start)) is not None:
         unserved = (await Workers.read(store)).why_unserved(
-            start.workflow, start.queue, pin=start.pin
+            start.workflow, start.queue, label=start.label, pin=start.pin
         )
         return in_line(start.queue, await read_pauses(store), unserved)
     facts = await facts_of_runs.load(store, run)

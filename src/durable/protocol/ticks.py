@@ -155,7 +155,7 @@ def declared(
         there, workflow=asked.workflow, input=asked.input, schedule=asked.schedule,
         queue=asked.queue, tags=asked.tags, timeout=asked.timeout, lock=asked.lock,
         by=asked.by, workflow_version=asked.workflow_version, pinned=asked.pinned,
-        limited=asked.limited, priority=asked.priority,
+        limited=asked.limited, priority=asked.priority, label=asked.label,
         through=max(through, there.through),
     )  # fmt: skip
     return None if records.encode(new) == records.encode(there) else new

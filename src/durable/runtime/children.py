@@ -230,7 +230,7 @@ class Children:
             tags=dict(call.tags), created=now, deadline=definition.deadline(now),
             workflow_version=definition.version, pinned=definition.pinned, parent=parent,
             lock=call.lock, limited=definition.is_limited, priority=call.priority,
-            debounce=definition.debounced(call.debounce_key, now),
+            label=definition.label, debounce=definition.debounced(call.debounce_key, now),
         )  # fmt: skip
         if start.is_collecting:
             return await self._share(call.run, start)

@@ -129,6 +129,7 @@ def asked_for(
         timeout=definition.timeout, workflow_version=definition.version,
         pinned=definition.pinned,
         lock=definition.lock(*call), limited=definition.is_limited, priority=priority,
+        label=definition.label,
     )  # fmt: skip
 
 
@@ -169,7 +170,7 @@ async def start_tick(store: Store, record: ScheduleRecord, tick: float, version:
         instance=starting.random_id(store.system), version=version,
         tags={**record.tags, TAG: record.name}, created=now, tick=tick,
         workflow_version=record.workflow_version, pinned=record.pinned, lock=record.lock,
-        limited=record.limited, priority=record.priority,
+        limited=record.limited, priority=record.priority, label=record.label,
         deadline=0.0 if record.timeout is None else now + record.timeout,
     )  # fmt: skip
     run = ticks.run_id(record.name, tick)

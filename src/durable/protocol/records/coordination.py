@@ -139,6 +139,7 @@ class ScheduleRecord(msgspec.Struct, omit_defaults=True):
     lock: LockRequest | None = None  # of each run
     limited: bool = False  # whether each needs a slot of its queue
     priority: int = 0
+    label: str = ""  # that a worker must have to run it
     fired: int = 0
     missed: int = 0
     skipped: int = 0
