@@ -23,6 +23,7 @@ REQUIRED = {
     "records.Origin": "instance created",
     "records.Slept": "n path",
     "records.Step": "path name outcome epoch n nonce time",
+    "records.Group": "k epoch nonce time steps",
     "records.Wait": "path kind name epoch nonce time",
     "records.Take": "k path kind name outcome epoch n nonce time",
     "records.Event": "name key value nonce time",

@@ -12,7 +12,7 @@ import msgspec
 from durable.decorators import Durable, step, workflow
 from durable.protocol import failures, names, records, values
 from durable.protocol.journal import seen
-from durable.protocol.records import Attempt, Cancel, Epoch, Start, Step
+from durable.protocol.records import Attempt, Cancel, Epoch, Group, Start, Step
 from durable.protocol.retries import Retry
 from durable.runtime import undoing
 from durable.runtime.closing import Closing, Finished
@@ -82,7 +82,7 @@ class Run:
                 tasks.start_soon(meanwhile, execution)
             await execution.run_to_end()
             tasks.cancel_scope.cancel()
-        return execution.closing
+        return await execution.conclude()
 
     async def _prepare(
         self, trusted: Callable[[], bool], replay_only: bool, definition: Any
@@ -121,14 +121,25 @@ class Run:
     def steps(self) -> dict[str, Step]:
         """The recorded outcomes by path, in the order of recording."""
         found = [msgspec.json.decode(b, type=Step) for b in self._bodies("steps/")]
+        found += [step for group in self.groups() for step in group.outcomes()]
         return {s.path: s for s in sorted(found, key=lambda s: (s.epoch, s.n))}
+
+    def groups(self) -> list[Group]:
+        """The records of several outcomes, in their order."""
+        found = [msgspec.json.decode(b, type=Group) for b in self._bodies("groups/")]
+        return sorted(found, key=lambda group: group.k)
+
+    def put_group(self, group: Group) -> None:
+        self._put(names.group(RUN, INSTANCE, group.k), group, group.nonce)
 
     def attempts(self) -> list[Attempt]:
         return [msgspec.json.decode(b, type=Attempt) for b in self._bodies("attempts/")]
 
     def _bodies(self, kind: str) -> list[bytes]:
         prefix = names.instance_folder(RUN, INSTANCE) + kind
-        return [item.body or b"" for item in self.bucket.list(prefix, None).items]
+        listed = self.bucket.list(prefix, None).items
+        found = [item if item.body is not None else self.bucket.read(item.name) for item in listed]
+        return [stored.body or b"" for stored in found if stored is not None]
 
     def put_step(self, step: Step) -> None:
         self._put(names.step(RUN, INSTANCE, step.path), step, step.nonce)

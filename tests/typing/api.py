@@ -92,6 +92,14 @@ async def guarded(order: str) -> str:
     return order
 
 
+@step(durability="group")
+def parsed(line: str) -> int:
+    return int(line)
+
+
+assert_type(parsed("1"), int)
+
+
 @workflow(timeout="1d", version="2")
 async def repeatable(order: str) -> str:
     publish("progress", 0.5)

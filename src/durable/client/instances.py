@@ -58,9 +58,10 @@ class Copy:
         """Fill the folder; twice is as once."""
         store, facts = self.store, self.facts
         await self._copy_kept()
-        takes = instances.renumbered(facts.takes, self.kept)
-        for take in takes:
+        for take in instances.renumbered(facts.takes, self.kept):
             await self._create(names.take(self.run, self.instance, take.k), take.nonce, take)
+        for group in instances.regrouped(facts.groups, self.kept):
+            await self._create(names.group(self.run, self.instance, group.k), group.nonce, group)
         steps = [step for step in facts.outcomes() if step.path in self.kept]
         if self.extra is not None:
             steps.append(self.extra)

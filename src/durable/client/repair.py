@@ -146,7 +146,7 @@ class Repair:
         recorded = next((step for step in facts.outcomes() if step.path == path), None)
         skipped = substitutes.outcome(self.store, facts, path, value, _said("skip", by, reason))
         if recorded is not None and substitutes.is_same(recorded, skipped) and facts.result is None:
-            return await self._skipped_before(id, facts)
+            return await self._skipped_before(id, facts, path)
         if recorded is not None and (recorded.outcome == "value" or facts.result is None):
             raise Conflict(
                 f"call {path!r} of run {id!r} has an outcome already: {recorded.outcome}",
@@ -159,9 +159,7 @@ class Repair:
             said = _said(f"skip {path}", by, reason)
             start = await instances.replace(self.store, id, facts, kept, said=said, extra=skipped)
             return _handle(self.store, id, start)
-        name, record = substitutes.place(id, facts, skipped)
-        body = records.encode(record)
-        if isinstance(await self.store.create(name, body, nonce=skipped.nonce), Refused):
+        if not await substitutes.record(self.store, id, facts, skipped):
             raise Conflict(
                 f"run {id!r} got on just now, perhaps with call {path!r}",
                 hint="look at it, and skip the call if it still waits", run=id,
@@ -269,9 +267,10 @@ class Repair:
         await self._wake(run, facts.start)
         return _handle(self.store, run, facts.start)
 
-    async def _skipped_before(self, id: str, facts: Facts) -> Handle[Any]:
+    async def _skipped_before(self, id: str, facts: Facts, path: str) -> Handle[Any]:
         if facts.is_untouched():
             return await self._announce(id, facts)
+        await substitutes.close_groups(self.store, id, facts, path)
         return await self._go_on_elsewhere(id, facts.start)
 
     async def _make_way(self, id: str, start: Start, *, or_parked: bool = False) -> None:

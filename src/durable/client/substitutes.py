@@ -6,10 +6,10 @@ import msgspec
 
 from durable.client import reading
 from durable.errors import UsageError
-from durable.protocol import names, values
-from durable.protocol.records import Step, Take
+from durable.protocol import names, records, values
+from durable.protocol.records import Group, Step, Take
 from durable.runtime.facts import Facts
-from durable.store import Store
+from durable.store import Refused, Store
 
 BY_HAND = 0  # the epoch of records that no owner of the run has written
 
@@ -43,7 +43,37 @@ def is_same(recorded: Step, skipped: Step) -> bool:
     return recorded.epoch == BY_HAND and bytes(recorded.value) == bytes(skipped.value)
 
 
-def place(id: str, facts: Facts, skipped: Step) -> tuple[str, Step | Take]:
+async def record(store: Store, run: str, facts: Facts, skipped: Step) -> bool:
+    """Record it for a run that is not over; False: the run got on meanwhile."""
+    name, placed = _place(run, facts, skipped)
+    written = await store.create(name, records.encode(placed), nonce=skipped.nonce)
+    if isinstance(written, Refused):
+        return False
+    return isinstance(placed, Take) or await close_groups(store, run, facts, skipped.path)
+
+
+async def close_groups(store: Store, run: str, facts: Facts, path: str) -> bool:
+    """Nobody who does not know of the skipped call records it together with others any more.
+
+    False: somebody has done so just now.
+    """
+    instance = facts.start.instance
+    while True:
+        group = Group(
+            k=facts.journal().groups + 1, epoch=BY_HAND, nonce=store.system.token(),
+            time=store.now(), steps=[],
+        )  # fmt: skip
+        name, body = names.group(run, instance, group.k), records.encode(group)
+        if not isinstance(await store.create(name, body, nonce=group.nonce), Refused):
+            return True
+        facts = await reading.load(store, run)
+        if facts.start.instance != instance:
+            return False
+        if path in {step.path for late in facts.groups for step in late.steps}:
+            return False
+
+
+def _place(id: str, facts: Facts, skipped: Step) -> tuple[str, Step | Take]:
     """Where an outcome stands: that of a wait for an event has its place among the takes.
 
     There it competes with the event, so that one of them counts for everybody.

@@ -20,7 +20,7 @@ from durable.protocol.names import check_id
 from durable.protocol.retries import Duration, Retry
 from durable.runtime import processes
 from durable.runtime.calls import StepCall
-from durable.runtime.definitions import StepDefinition, undoable
+from durable.runtime.definitions import Durability, StepDefinition, undoable
 from durable.runtime.scopes import calling_scope
 from durable.runtime.undoing import takes_result
 
@@ -114,6 +114,7 @@ def step(
     at_most_once: bool = False,
     undo: Callable[..., Any] | StepFunction[..., Any] | None = None,
     process: bool = False,
+    durability: Durability = "each",
 ) -> StepDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
@@ -128,6 +129,7 @@ def step(
     at_most_once: bool = False,
     undo: Callable[..., Any] | StepFunction[..., Any] | None = None,
     process: bool = False,
+    durability: Durability = "each",
 ) -> Any:
     """Make a function a step: its output is recorded once per call and never computed again.
 
@@ -157,6 +159,11 @@ def step(
             its own, and a timeout or a cancellation kills it. The function must stand at the top
             level of a module, its arguments must be what pickle can carry, and it has no
             heartbeat and publishes nothing.
+        durability: "group" for a cheap body without outside effects, of which a run calls many.
+            Its output is recorded with those of other such calls, in one object, always before
+            anything happens that others could see: before the body of an ordinary step begins,
+            before the run waits, parks or ends. If the process dies before, the body runs again
+            and may come to another value. See docs/how-to/run-many-cheap-steps.md.
 
     Raises:
         InvalidDefinition: the function cannot be a step.
@@ -169,11 +176,13 @@ def step(
         definition = StepDefinition(
             **describe(fn, name, "step"), retry=policy, check_args=check_args,
             timeout=limit(timeout), heartbeat_timeout=limit(heartbeat_timeout),
-            at_most_once=at_most_once, process=process,
+            at_most_once=at_most_once, process=process, durability=durability,
         )  # fmt: skip
         if undo is not None:
             definition = _with_undo(definition, undo)
             undoable[definition.name] = definition
+        if durability != "each":
+            _check_group(definition)
         if process:
             _check_process(definition)
         register(definition)
@@ -222,6 +231,21 @@ def _with_attempts(retry: Retry, attempts: int) -> Retry:
     if attempts < 1:
         raise UsageError(f"attempts={attempts}: a step is tried at least once")
     return msgspec.structs.replace(retry, attempts=attempts)
+
+
+def _check_group(definition: StepDefinition) -> None:
+    name = definition.name
+    if definition.durability != "group":
+        raise InvalidDefinition(
+            f"step {name!r} has durability={definition.durability!r}",
+            hint='"each" records every output by itself, "group" several together',
+        )
+    if definition.at_most_once or definition.undo is not None:
+        option = "at_most_once" if definition.at_most_once else "undo"
+        raise InvalidDefinition(
+            f"step {name!r} has durability='group', and {option}, which is for outside effects",
+            hint="a body whose output is recorded later may run again: leave out one of the two",
+        )
 
 
 def _check_process(definition: StepDefinition) -> None:

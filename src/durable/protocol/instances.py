@@ -15,7 +15,7 @@ import msgspec
 
 from durable.errors import NotFound
 from durable.protocol.journal import seen
-from durable.protocol.records import Epoch, Step, Take
+from durable.protocol.records import Epoch, Group, Step, Take
 
 UNDO = "undo"  # the kind of the records of undo actions
 
@@ -45,6 +45,18 @@ def renumbered(takes: Iterable[Take], kept: Collection[str]) -> list[Take]:
     """The takes of the kept waits, as the unbroken chain that an instance's inbox is."""
     chain = sorted((take for take in takes if take.path in kept), key=lambda take: take.k)
     return [msgspec.structs.replace(take, k=k) for k, take in enumerate(chain, 1)]
+
+
+def regrouped(groups: Iterable[Group], kept: Collection[str]) -> list[Group]:
+    """What the groups hold of the kept calls, as the unbroken chain that groups are."""
+    chain = [
+        msgspec.structs.replace(group, steps=[step for step in group.steps if step.path in kept])
+        for group in sorted(groups, key=lambda group: group.k)
+    ]
+    return [
+        msgspec.structs.replace(group, k=k)
+        for k, group in enumerate((group for group in chain if group.steps), 1)
+    ]
 
 
 class Past(NamedTuple):

@@ -10,9 +10,10 @@ it, so it takes its place behind everything that those owners recorded themselve
 by (the first epoch whose list contained them, youngest owner first, n). What each list
 contained is in the epoch claims (`Epoch.seen`).
 
-Besides the outcomes of calls (`steps/`) the order holds the decisions of the inbox (`takes/`)
-and the sleeps that were handed over. A sleep has no object of its own: every record that its
-owner issued after it names it (`slept`), until one of these was acknowledged.
+Besides the outcomes of calls (`steps/`, and several together in `groups/`) the order holds the
+decisions of the inbox (`takes/`) and the sleeps that were handed over. A sleep has no object of
+its own: every record that its owner issued after it names it (`slept`), until one of these was
+acknowledged.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Journal:
         epochs: epoch claims by number.
         patches: what `patched` has said yes to.
         waits: claims of waits that have begun, by path.
+        groups: how many groups of outcomes were recorded.
     """
 
     order: list[Step] = field(default_factory=list)
@@ -43,6 +45,7 @@ class Journal:
     tried: dict[str, Tried] = field(default_factory=dict)
     patches: set[str] = field(default_factory=set)
     waits: dict[str, Wait] = field(default_factory=dict)
+    groups: int = 0
 
     @property
     def cleaning_since(self) -> float | None:

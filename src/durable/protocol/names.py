@@ -79,6 +79,10 @@ def step(run: str, instance: str, path: str) -> str:
     return f"{instance_folder(run, instance)}steps/{path_part(path)}"
 
 
+def group(run: str, instance: str, k: int) -> str:
+    return f"{instance_folder(run, instance)}groups/{k}"
+
+
 def attempt(run: str, instance: str, path: str, number: int) -> str:
     return f"{instance_folder(run, instance)}attempts/{path_part(path)}/{number}"
 

@@ -97,6 +97,11 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         else:
             self._never_begins()
 
+    @property
+    def grouped(self) -> bool:
+        """Whether its outcome is recorded together with others; see `grouping`."""
+        return False
+
     def __repr__(self) -> str:
         return f"<durable call {self.path} of run {self.scope.execution.run_id!r}>"
 
@@ -187,6 +192,11 @@ class StepCall(Call[R]):
             scope, kind, definition.name, key=key, digest=digest, returns=definition.returns,
             path=path,
         )  # fmt: skip
+
+    @property
+    def grouped(self) -> bool:
+        """As of `Call`."""
+        return self.definition.durability == "group"
 
     def course(self, branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:
         return self.scope.execution.perform_step(self, branch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from durable.protocol import names
 from durable.protocol.queues import Queue
@@ -16,6 +16,8 @@ from durable.protocol.records import NEVER, Debounce, LockRequest, Start
 from durable.protocol.retries import Retry
 from durable.protocol.schedules import Schedule
 from durable.protocol.singletons import Singleton
+
+Durability = Literal["each", "group"]
 
 CLEANUP_TIMEOUT = 300.0  # seconds; see WorkflowDefinition
 
@@ -50,6 +52,7 @@ class StepDefinition(Definition):
         timeout: seconds that one attempt may take; None: as long as it likes.
         heartbeat_timeout: seconds that may pass between two heartbeats; None: as many as it likes.
         process: it runs in a child process.
+        durability: whether each outcome is recorded by itself, or with others (`grouping`).
         at_most_once: each attempt's body is claimed before it begins, and never begun again.
         undo: what takes the step back if the run does not complete.
     """
@@ -61,6 +64,7 @@ class StepDefinition(Definition):
     at_most_once: bool = False
     undo: StepDefinition | None = None
     process: bool = False
+    durability: Durability = "each"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ function then returns or raises is ignored (promise P6).
 It is made of parts, each of which has a module:
 
 - `performing`: the course of one call; `fit`: whether the record fits it; `bodies`: attempts and
-  back-off; `invoking`: one attempt; `recording`: records and their writes;
+  back-off; `invoking`: one attempt; `recording`: records and their writes, `grouping` those of
+  several outcomes; `riding`: what has no record of its own;
 - `gate`: open or closed, and all that waits; `cancellations`: those that user code makes while a
   call must not be interrupted; `inflight`: what a draining run waits for;
 - `cancelling`: the cancellation of the run itself, and `cleanup`: what it may still do;
@@ -43,11 +44,12 @@ from durable.runtime.calls import Call, StepCall
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.cancelling import Cancelling
 from durable.runtime.children import Children
-from durable.runtime.closing import Closing, Finished, Stopped
+from durable.runtime.closing import Closing, Finished, LateRecord, Stopped
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.facts import CorruptFact, read_cancel
 from durable.runtime.function import Function
 from durable.runtime.gate import Gate
+from durable.runtime.grouping import Groups
 from durable.runtime.inbox import Inbox
 from durable.runtime.inflight import InFlight
 from durable.runtime.invoking import Invoker
@@ -60,6 +62,7 @@ from durable.runtime.patches import Patches
 from durable.runtime.performing import Performer
 from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
+from durable.runtime.riding import Riders
 from durable.runtime.scopes import Current, Scope, executing, in_this_process
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Threads
@@ -141,7 +144,12 @@ class Execution:
         self._looks: list[Callable[[], Awaitable[None]]] = []
         self._helped = False  # whether tasks were started beside the function's
         self._over = False  # whether the function's task has come to its end
-        self._gate = Gate(run_id, around.trusted, self.turnstile.release)
+        self._gate = Gate(run_id, around.trusted, self._release)
+        self._riders = Riders()
+        self._groups = Groups(
+            around=around, ownership=self.ownership, gate=self._gate, riders=self._riders,
+            last=journal.groups, spawn=self.spawn,
+        )  # fmt: skip
         self._cancellations = Cancellations(self._gate)
         self.cancelling = Cancelling(run_id, cancel, self._on_cancelled)
         self.on_touched(self._look_for_cancel)
@@ -149,8 +157,9 @@ class Execution:
         self._threads = Threads(run_id, self._gate, self.spawn, around.workflows)
         self._loop = Loop()
         self._keeper = Keeper(
-            self._is_live, lambda e: self.close(Stopped("store", error=e)), self.spawn
-        )
+            self._is_live, self._groups.recorded,
+            lambda e: self.close(Stopped("store", error=e)), self.spawn,
+        )  # fmt: skip
         self.publishing = Publishing(around, self.ownership, self._keeper)
         self.parking = self._make_parking(around, deadline)
         self.parking.begins(self._root.strand)
@@ -199,9 +208,10 @@ class Execution:
         recorded = {step.path: step for step in journal.order}
         recorder = Recorder(
             around=around, ownership=self.ownership, gate=self._gate,
-            cancellations=self._cancellations, spawn=self.spawn,
+            cancellations=self._cancellations, riders=self._riders, groups=self._groups,
+            spawn=self.spawn,
         )  # fmt: skip
-        self.patches = Patches(journal.patches, self.turnstile.at_end, recorder.patched)
+        self.patches = Patches(journal.patches, self.turnstile.at_end, self._riders.patched)
         bodies = Bodies(
             around=around, ownership=self.ownership, tried=journal.tried, gate=self._gate,
             in_flight=self._in_flight, cancelling=self.cancelling, recorder=recorder,
@@ -273,6 +283,17 @@ class Execution:
         """Unwind now; the first reason given counts."""
         self._gate.close(why)
 
+    async def conclude(self) -> Closing | None:
+        """Why it ended, once what was only in memory is recorded: then others may be told.
+
+        If that cannot be recorded, this is why it ended.
+        """
+        closing = self.closing
+        interrupted = isinstance(closing, Stopped) and closing.why != "drain"
+        if interrupted or isinstance(closing, LateRecord):
+            return closing
+        return await self._groups.write_rest() or closing
+
     def drain(self) -> None:
         """Start no further body; close as soon as none is in flight."""
         self._in_flight.drain()
@@ -327,7 +348,7 @@ class Execution:
     @property
     def has_unrecorded_sleeps(self) -> bool:
         """Whether a sleep was handed over whose place in the order nothing recorded names yet."""
-        return self._performer.recorder.has_slept
+        return self._riders.has_slept
 
     def forget(self, prefix: str, paths: Collection[str]) -> None:
         """A decision closes a branch: what is recorded of these calls will not be awaited."""
@@ -391,6 +412,10 @@ class Execution:
         assert self._tasks is not None
         self._helped = True
         self._tasks.start_soon(work)
+
+    def _release(self) -> None:
+        self.turnstile.release()
+        self._groups.release()
 
     def _is_live(self) -> bool:
         """Whether it has left its recorded past behind."""

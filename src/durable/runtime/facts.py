@@ -20,6 +20,7 @@ from durable.protocol.records import (
     Begin,
     Cancel,
     Epoch,
+    Group,
     Published,
     Result,
     Start,
@@ -37,6 +38,7 @@ READS_AT_ONCE = 16  # gets of records too large for a list
 
 _start = msgspec.json.Decoder(Start)
 _step = msgspec.json.Decoder(Step)
+_group = msgspec.json.Decoder(Group)
 _attempt = msgspec.json.Decoder(Attempt)
 _beat = msgspec.json.Decoder(Beat)
 _published = msgspec.json.Decoder(Published)
@@ -66,12 +68,14 @@ class Facts:
 
     Attributes:
         fresh: no owner has left anything, though others may have sent something.
+        steps: also those of the groups.
         events: as listed; their bodies are read when they are taken.
     """
 
     start: Start
     fresh: bool = True
     steps: list[Step] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     begins: list[Begin] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
@@ -120,6 +124,7 @@ class Facts:
     def journal(self) -> Journal:
         journal = build(self.outcomes(), self.attempts, self.epochs, self.waits)
         journal.tried = attempts.by_path(self.attempts, self.begins, self.beats)
+        journal.groups = max((group.k for group in self.groups), default=0)
         return journal
 
     def recorded_epochs(self) -> set[int]:
@@ -250,31 +255,43 @@ def _is_fresh(run: str, listed: list[Stored]) -> bool:
 
 def _add(facts: Facts, run: str, stored: Stored) -> None:
     fact = names.parse_fact(run, stored.name)
-    match fact.kind if fact else "":
-        case "steps":
-            facts.steps.append(_decode(stored, _step.decode))
-        case "attempts":
-            facts.attempts.append(_decode(stored, _attempt.decode))
-        case "beats":
-            facts.beats.append(_decode(stored, _beat.decode))
-        case "state":
-            facts.published.append(decode_published(stored))
-        case "starts":
-            facts.begins.append(_decode(stored, _begin.decode))
-        case "undo":
-            facts.undos.append(decode_undo(stored))
-        case "epochs":
-            facts.epochs.append(_decode(stored, _epoch.decode))
+    kind = fact.kind if fact else ""
+    match kind:
+        case "groups":
+            group = _decode(stored, _group.decode)
+            facts.groups.append(group)
+            facts.steps += group.outcomes()
         case "cancel":
             facts.cancel = _decode(stored, _cancel.decode)
-        case "waits":
-            facts.waits.append(_decode(stored, _wait.decode))
-        case "takes":
-            facts.takes.append(_decode(stored, _take.decode))
         case "result":
             facts.result = _decode(stored, _result.decode)
         case _:
-            raise CorruptFact(stored.name, "no object of that name belongs in a run's folder")
+            add = _SEVERAL.get(kind)
+            if add is None:
+                raise CorruptFact(stored.name, "no object of that name belongs in a run's folder")
+            add(facts, stored)
+
+
+def _into(
+    decoder: msgspec.json.Decoder[R], several: Callable[[Facts], list[R]]
+) -> Callable[[Facts, Stored], None]:
+    def add(facts: Facts, stored: Stored) -> None:
+        several(facts).append(_decode(stored, decoder.decode))
+
+    return add
+
+
+_SEVERAL: dict[str, Callable[[Facts, Stored], None]] = {  # kinds of which a run has any number
+    "steps": _into(_step, lambda facts: facts.steps),
+    "attempts": _into(_attempt, lambda facts: facts.attempts),
+    "beats": _into(_beat, lambda facts: facts.beats),
+    "state": _into(_published, lambda facts: facts.published),
+    "starts": _into(_begin, lambda facts: facts.begins),
+    "undo": _into(_undo, lambda facts: facts.undos),
+    "epochs": _into(_epoch, lambda facts: facts.epochs),
+    "waits": _into(_wait, lambda facts: facts.waits),
+    "takes": _into(_take, lambda facts: facts.takes),
+}
 
 
 async def _with_bodies(store: Store, listed: list[Stored]) -> list[Stored]:

@@ -7,7 +7,7 @@ goes on from what is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -66,6 +66,8 @@ class Latest:
         around, value = self._around, self.value
         if value is None:
             return
+        if not await self._keeper.ahead():
+            return
         nonce = around.system.token()
         body = records.encode(self._make(value, nonce, around.store.now()))
         while self.pending and around.trusted():
@@ -87,13 +89,19 @@ class Keeper:
 
     Args:
         ready: whether anything may be written yet.
+        ahead: waits until what a value may follow from is recorded; False if it will not be.
         fail: told of a store that refuses.
         spawn: starts a task of the run's own.
     """
 
     def __init__(
-        self, ready: Callable[[], bool], fail: Callable[[StoreError], None], spawn: Spawn
+        self,
+        ready: Callable[[], bool],
+        ahead: Callable[[], Awaitable[bool]],
+        fail: Callable[[StoreError], None],
+        spawn: Spawn,
     ) -> None:
+        self.ahead = ahead
         self._ready = ready
         self._fail = fail
         self._spawn = spawn

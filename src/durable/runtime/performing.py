@@ -1,7 +1,7 @@
 """A call's course: its recorded outcome is handed over, or its body runs and is recorded first.
 
-Nobody sees an outcome that is not recorded (promise P1), and everybody sees outcomes in their
-turn, which the turnstile gives.
+Nobody sees an outcome that is not recorded (promise P1; of `grouping`, nobody else than the run's
+own code does), and everybody sees outcomes in their turn, which the turnstile gives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
 from durable.runtime.scopes import Scope
 from durable.runtime.surroundings import Progress, Surroundings
-from durable.runtime.turns import strand
+from durable.runtime.turns import strand, turn
 from durable.runtime.turnstile import Turnstile
 from durable.runtime.undoing import Undoing
 
@@ -205,9 +205,20 @@ class Performer:
             self.tell("unrecorded", call)
             self.gate.close(Stopped("replayed", path=call.path))
             await self.gate.check_open(branch)
+        await self._wait_for_groups(call, branch)
         await self.cancellations.raise_owed()
         await anyio.lowlevel.checkpoint_if_cancelled()
         await self.in_flight.wait_if_draining()
+
+    async def _wait_for_groups(self, call: Call[Any], branch: Scope) -> None:
+        """Whatever others may see of this call follows from recorded outcomes alone."""
+        groups = self.recorder.groups
+        if call.grouped:
+            await turn()  # others have theirs, though this run waits for no store
+        event = groups.full() if call.grouped else groups.pending()
+        if event is not None:
+            await event.wait()
+            await self.gate.check_open(branch)
 
     def _has_slept(self, call: Call[Any]) -> bool:
         """Whether it is a sleep that is over: the last of a run leaves no other trace."""
@@ -215,8 +226,16 @@ class Performer:
         return wait is not None and (wait.due or 0.0) <= self.around.store.now()
 
     async def record_in_turn(self, call: Call[Any], step: Step, branch: Scope) -> None:
-        """Record the outcome; returns when it is the call's turn to see it."""
+        """Record the outcome; returns when it is the call's turn to see it.
+
+        That of a grouped call is recorded later, with others.
+        """
         await self.gate.check_open(branch)
+        if call.grouped:
+            step.n = self.turnstile.issue()
+            self.recorder.groups.add(step)
+            await self.pass_turn(self.turnstile.live_turn(step.n), branch)
+            return
         self.recorder.in_order(step, self.turnstile.issue())
         try:
             await self.recorder.write_outcome(step, branch)
@@ -233,6 +252,4 @@ class Performer:
 
     def tell(self, kind: str, call: Call[Any], step: Step | None = None) -> None:
         """Tell observers of the call's progress."""
-        failed = step is not None and step.outcome in {"error", "cancelled"}
-        progress = Progress(kind, call.path, call.name, failed=failed)
-        self.around.observe(self.run_id, progress)
+        self.around.observe(self.run_id, Progress.of(kind, call.path, call.name, step))

@@ -7,7 +7,7 @@ write that the store refuses for good closes the run: what is not in the store, 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import anyio
@@ -16,13 +16,15 @@ import msgspec
 from durable.errors import StoreError
 from durable.protocol import names, records
 from durable.protocol.failures import Failure
-from durable.protocol.records import Attempt, Begin, Outcome, Slept, Step, Take, Undo, Wait
+from durable.protocol.records import Attempt, Begin, Outcome, Step, Take, Undo, Wait
 from durable.runtime.calls import Call
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.closing import LateRecord, Stopped, corrupt
 from durable.runtime.facts import CorruptFact, decode_undo, decode_wait
 from durable.runtime.gate import Gate
+from durable.runtime.grouping import Groups
 from durable.runtime.ownership import Ownership
+from durable.runtime.riding import Riders
 from durable.runtime.scopes import Scope
 from durable.runtime.surroundings import Surroundings
 from durable.store import Refused, Written
@@ -36,6 +38,8 @@ class Recorder:
     """Makes and writes the records of one execution.
 
     Attributes:
+        riders: what is recorded with whatever is recorded next.
+        groups: what is only in memory; nothing is written before it.
         spawn: starts a task of the run's own.
     """
 
@@ -43,9 +47,9 @@ class Recorder:
     ownership: Ownership
     gate: Gate
     cancellations: Cancellations
+    riders: Riders
+    groups: Groups
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
-    _slept: list[Slept] = field(default_factory=list)  # not in any acknowledged record yet
-    _patches: list[str] = field(default_factory=list)  # as above
 
     # -- making -----------------------------------------------------------------------------------
 
@@ -115,24 +119,10 @@ class Recorder:
             nonce=self.around.system.token(), time=self.around.store.now(), due=due,
         )  # fmt: skip
 
-    def slept(self, n: int, path: str) -> None:
-        """The sleep at `path` is handed over under this number: what is recorded next says so."""
-        self._slept.append(Slept(n, path))
-
-    def patched(self, patch: str) -> None:
-        """`patched` said yes: what is recorded next says so."""
-        self._patches.append(patch)
-
-    @property
-    def has_slept(self) -> bool:
-        """Whether a sleep was handed over that no acknowledged record names."""
-        return bool(self._slept)
-
     def in_order(self, record: Ordered, n: int) -> Ordered:
         """The record with its order number, and what came before it without a record."""
         record.n = n
-        record.slept = list(self._slept)
-        record.patches = list(self._patches)
+        self.riders.board(record)
         return record
 
     def undo(self, call: Call[Any], stored: msgspec.Raw, n: int) -> Undo:
@@ -182,17 +172,19 @@ class Recorder:
     def _acknowledged(self, record: Step | Take, written: Written | Refused) -> None:
         if isinstance(written, Refused):
             self.gate.close(LateRecord(record.path))
-            return
-        if record.slept:
-            self._slept = [sleep for sleep in self._slept if sleep not in record.slept]
-        if record.patches:
-            self._patches = [patch for patch in self._patches if patch not in record.patches]
+        else:
+            self.riders.arrived(record)
 
     async def write_take(self, take: Take) -> None:
         """Claim the next place in the chain of decisions; closes the run if it is taken.
 
         For a task of the run's own, which nothing but the end of the run cancels.
         """
+        pending = self.groups.pending()
+        if pending is not None:
+            await pending.wait()
+            if not self.gate.guard():
+                return
         owner = self.ownership
         name = names.take(owner.run_id, owner.instance, take.k)
         try:
@@ -253,6 +245,9 @@ class Recorder:
         moves the write to a task of the run's own; the nonce makes it safe to repeat. The
         cancellation is raised at this strand's next durable call.
         """
+        pending = self.groups.pending()
+        if pending is not None:
+            await self.cancellations.wait(pending, branch)
         if self.gate.guard() and self.gate.is_open(branch):
             try:
                 with self.gate.wait(branch, shield=True):

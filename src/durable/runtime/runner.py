@@ -242,7 +242,7 @@ class Runner:
     # -- after it ---------------------------------------------------------------------------------
 
     async def _act_on(self, execution: Execution, facts: Facts, epoch: int) -> bool:
-        match execution.closing:
+        match await execution.conclude():
             case Finished() as finished:
                 if not finished.ran_out:
                     self._warn_of_unasked(execution.turnstile.remaining())

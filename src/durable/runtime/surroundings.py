@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from durable.protocol.records import Start
+from durable.protocol.records import Start, Step
 from durable.runtime import starting
 from durable.runtime.definitions import StepDefinition
 from durable.store import Refused, Store, Written
@@ -20,7 +20,7 @@ class Progress(msgspec.Struct, frozen=True):
     """What an observer of an execution is told.
 
     `kind`: `begin` (a body starts), `retry` (an attempt failed, the next follows in `seconds`),
-    `record` (an outcome was recorded), `replay` (a recorded outcome was handed over), `drift`
+    `record` (an outcome is recorded), `replay` (a recorded outcome was handed over), `drift`
     (another call is recorded there), `unrecorded` (a replay has come to the end of the record).
     """
 
@@ -30,6 +30,12 @@ class Progress(msgspec.Struct, frozen=True):
     attempt: int = 1
     failed: bool = False
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, kind: str, path: str, name: str, step: Step | None = None) -> Progress:
+        """Of the call at this path, and of its outcome."""
+        failed = step is not None and step.outcome in {"error", "cancelled"}
+        return cls(kind, path, name, failed=failed)
 
 
 def _as_many_as_cores() -> anyio.CapacityLimiter:

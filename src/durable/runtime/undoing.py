@@ -99,7 +99,9 @@ class Undoing:
         if takes_result(action, definition):
             kwargs["result"] = self._result(undo.path, definition)
         timeout = self.limit if action.timeout is None else action.timeout
-        action = dataclasses.replace(action, timeout=timeout, check_args=False, undo=None)
+        action = dataclasses.replace(
+            action, timeout=timeout, check_args=False, undo=None, durability="each"
+        )
         return UndoCall(scope, action, args, kwargs, FOLDER + undo.path)
 
     def _result(self, path: str, definition: StepDefinition) -> object:

@@ -135,7 +135,7 @@ class Waits:
         performer = self.performer
         await performer.gate.check_open(branch)
         n = performer.turnstile.issue()
-        performer.recorder.slept(n, call.path)
+        performer.recorder.riders.slept(n, call.path)
         await performer.pass_turn(performer.turnstile.live_turn(n), branch)
 
     # -- events -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import msgspec
 
 from durable.protocol import names
-from durable.protocol.records import Attempt, Attention, Result, Start, Step, Take, Wait
+from durable.protocol.records import Attempt, Attention, Group, Result, Start, Step, Take, Wait
 from durable.store.memory import Bucket
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -62,20 +62,26 @@ def _state(bucket: Bucket, run: str, start: Start) -> str:
     if hint is not None:
         return f"needs attention: {hint.message}"
     waits = _facts(bucket, run, start, "waits", Wait)
-    over = {step.path for step in _facts(bucket, run, start, "steps", Step)}
+    over = {step.path for step in _steps(bucket, run, start)}
     over |= {take.path for take in _facts(bucket, run, start, "takes", Take)}
     open_waits = [wait.path for wait in waits if wait.path not in over]
     return f"waits in {', '.join(open_waits)}" if open_waits else "is not over"
 
 
 def _calls(bucket: Bucket, run: str, start: Start) -> Iterator[str]:
-    steps = sorted(_facts(bucket, run, start, "steps", Step), key=lambda step: (step.epoch, step.n))
+    steps = sorted(_steps(bucket, run, start), key=lambda step: (step.epoch, step.n))
     for step in steps:
         yield f"{step.path}: {step.outcome} {_said(step.value, step.failure)}".rstrip()
     done = {step.path for step in steps}
     for attempt in _facts(bucket, run, start, "attempts", Attempt):
         if attempt.path not in done:
             yield f"{attempt.path}: attempt {attempt.attempt} failed, {attempt.failure.message}"
+
+
+def _steps(bucket: Bucket, run: str, start: Start) -> Iterator[Step]:
+    yield from _facts(bucket, run, start, "steps", Step)
+    for group in _facts(bucket, run, start, "groups", Group):
+        yield from group.steps
 
 
 def _said(value: msgspec.Raw | msgspec.UnsetType, failure: object) -> str:

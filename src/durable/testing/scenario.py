@@ -14,9 +14,10 @@ import msgspec
 from durable import sync
 from durable.client.replaying import Replay, compare
 from durable.protocol import names
-from durable.protocol.records import Result, Step
+from durable.protocol.records import Group, Result, Step
 from durable.runtime import facts
 from durable.runtime.definitions import WorkflowDefinition
+from durable.store import Stored
 from durable.store.memory import Fault, Verb
 from durable.testing.clock import VirtualClock
 from durable.testing.processes import ProcessBackend
@@ -153,19 +154,28 @@ class CrashWorld(World):
         return there
 
     def _steps(self) -> dict[Place, Step]:
-        found = {}
+        found: dict[Place, Step] = {}
         for name in self._names("runs/"):
             run = unquote(name.split("/")[1])
             fact = names.parse_fact(run, name)
             stored = self.bucket.peek(name)
-            if fact is not None and fact.kind == "steps" and stored is not None:
-                step = msgspec.json.decode(stored.body or b"", type=Step)
-                found[run, step.path] = step
+            if fact is not None and stored is not None:
+                found |= {(run, step.path): step for step in _outcomes(fact.kind, stored)}
         return found
 
     def _names(self, prefix: str) -> list[str]:
         with self.bucket.lock:
             return [name for name in self.bucket.names.since(prefix) if name.startswith(prefix)]
+
+
+def _outcomes(kind: str, stored: Stored) -> list[Step]:
+    """The recorded outcomes of calls that this object holds."""
+    match kind:
+        case "steps":
+            return [msgspec.json.decode(stored.body or b"", type=Step)]
+        case "groups":
+            return msgspec.json.decode(stored.body or b"", type=Group).steps
+    return []
 
 
 def _text(step: Step) -> str:

@@ -9,6 +9,7 @@ from durable.protocol.records.calls import Attempt as Attempt
 from durable.protocol.records.calls import Beat as Beat
 from durable.protocol.records.calls import Begin as Begin
 from durable.protocol.records.calls import Event as Event
+from durable.protocol.records.calls import Group as Group
 from durable.protocol.records.calls import Outcome as Outcome
 from durable.protocol.records.calls import Published as Published
 from durable.protocol.records.calls import Slept as Slept

@@ -47,6 +47,23 @@ class Step(msgspec.Struct, omit_defaults=True):
     patches: list[str] = []
 
 
+class Group(msgspec.Struct, omit_defaults=True):
+    """`groups/<k>`: outcomes of steps that are recorded together, the k-th such record.
+
+    Whoever writes it knows all before. Without steps it keeps who does not know it from going on.
+    """
+
+    k: int
+    epoch: int
+    nonce: str
+    time: float
+    steps: list[Step]  # without a nonce of their own
+
+    def outcomes(self) -> list[Step]:
+        """The same as items of the journal."""
+        return [msgspec.structs.replace(step, nonce=self.nonce) for step in self.steps]
+
+
 class Wait(msgspec.Struct, omit_defaults=True):
     """`waits/<path>`: a wait has begun. `due` is its one absolute deadline; None: it has none."""
 
