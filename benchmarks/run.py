@@ -14,6 +14,7 @@ import sys
 import cost
 import dispatch
 import fanout
+import group
 import parked
 import queues
 import recovery
@@ -28,6 +29,7 @@ BENCHMARKS = {
     ("cost", "sqlite"): cost.measure,  # its stores are its own
     ("dispatch", "sqlite"): dispatch.measure,  # and at a server
     ("fanout", "sqlite"): fanout.measure,
+    ("group", "sqlite"): group.measure,  # and at a server
     ("parked", "sqlite"): parked.measure,  # its bucket is in memory
     ("queues", "sqlite"): queues.measure,  # and at a server
     ("recovery", "sqlite"): recovery.measure,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -24,9 +24,8 @@ bodies: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def _no_bodies() -> Iterator[None]:
+def _no_bodies() -> None:
     bodies.clear()
-    yield
 
 
 @a_step(durability="group")
