@@ -36,17 +36,22 @@ async def doubles(variant: str, steps: int) -> int:
 
 
 @workflow(name="group.run sync")
-def doubles_sync(variant: str, steps: int) -> int:
+def doubles_sync(steps: int) -> int:
     return sum(grouped_sync(number) for number in range(steps))
 
 
 async def main() -> None:
     variant, steps = sys.argv[1], int(sys.argv[2])
-    function = doubles_sync if variant == "sync" else doubles
+
+    async def carry(steps: int) -> int:
+        if variant == "sync":
+            return await client.run(doubles_sync, steps)
+        return await client.run(doubles, variant, steps)
+
     async with connect(URL) as client:
-        await client.run(function, variant, 10)
+        await carry(10)
         with Meter() as meter:
-            assert await client.run(function, variant, steps) == steps * (steps - 1)
+            assert await carry(steps) == steps * (steps - 1)
     meter.report()
 
 
