@@ -95,12 +95,13 @@ def watch() -> Iterator[Watch]:
 
 
 @pytest.fixture(autouse=True)
-def _no_wait_for_time(watch: Watch) -> Iterator[None]:
-    """See tests/wall_time.py."""
+def _no_wait_for_time(request: pytest.FixtureRequest, watch: Watch) -> Iterator[None]:
+    """See tests/wall_time.py. A bucket at Google lets nobody go faster than one change a second."""
     watch.take()  # what fixtures of others waited for
     yield
     waits = watch.take()
-    if waits:
+    parts = [part for mark in request.node.iter_markers("requires") for part in mark.args]
+    if waits and "gcs-bucket" not in parts:
         pytest.fail("it waits for time (tests/wall_time.py):\n" + "\n".join(waits), pytrace=False)
 
 

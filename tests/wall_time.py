@@ -6,7 +6,8 @@ event loop on the machine's clock, or a `wait(timeout)` that nothing came to end
 belongs on a virtual clock (`tests/runtime/clocks.py`, `durable.testing`), on one that is moved by
 hand (`tests/runtime/by_hand.py`), or waits for a fact (`tests/facts.py`).
 
-Short ones are the pace at which facts of other threads and processes are looked for.
+Short ones are the pace at which facts of other threads and processes are looked for, and the
+first pauses between the attempts at a store that fails.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 import pytest
 
-LONGEST = 0.1  # seconds
+LONGEST = 0.25  # seconds
 
 # These renew leases beside what a test does; nothing waits for their next renewal.
 BESIDE = ("lease of ", "durable: requests of trio, renewals of leases")

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from durable.store import REMOTE_PACE
 from durable.store.gcs import GcsBackend, Place
-from durable.store.memory import Bucket, steady_clock
-from durable.system import System
+from durable.store.memory import Bucket
 from durable.testing.gcs import BucketState, Handle, Service, serving
 from tests.doctor.examined import examined, examined_bucket, finding, levels
 
@@ -204,12 +205,11 @@ def test_an_unreachable_host_is_refused() -> None:
 
 def test_the_limit_of_one_change_a_second_is_no_fault() -> None:
     """A bucket that answers 429 as Google does passes; the calls are repeated."""
-    clock = steady_clock(System())
-    began = clock()
-    # Ten seconds there are one here.
-    table = Bucket(now=lambda: began + 10 * (clock() - began))
-    with serving(Service({"some-bucket": table}, rate_limit=True)) as server:
-        report = examined_bucket(server.url)
+    with serving(Service({"some-bucket": Bucket()}, rate_limit=0.02)) as server:
+        place = Place("some-bucket", "shop/", "", server.url, anonymous=True)
+        backend = GcsBackend(place)
+        backend.pace = replace(REMOTE_PACE, write=0.02)
+        report = examined(backend, place=place)
 
         assert report.refused == []
         assert finding(report, "compare-and-swap").level == "ok"

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import durable
@@ -953,6 +954,11 @@ def test_sync_workflow(backend: str) -> None:
     def frees(x: int) -> int:
         return x
 
+    @a_step
+    async def tidies(x: int) -> int:
+        await anyio.lowlevel.checkpoint()
+        return x
+
     def branch(x: int) -> int:
         return int(frees(x))
 
@@ -961,8 +967,8 @@ def test_sync_workflow(backend: str) -> None:
             durable.sync.run(waits(1))
         finally:
             seen.append(frees(2))
-            seen.append(durable.sync.run(clean(3)))
-            seen.append(durable.sync.gather(frees.call(4), clean(5)))
+            seen.append(durable.sync.run(tidies(3)))
+            seen.append(durable.sync.gather(frees.call(4), tidies(5)))
             seen.append(durable.sync.map(branch, [6, 7]))
 
     one = Run(a_workflow(w))

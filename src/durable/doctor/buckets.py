@@ -17,6 +17,7 @@ from durable.store.gcs import Place
 from durable.store.gcs.tokens import LOGIN
 
 CALL_SECONDS = 15.0  # of one call, and of all its repetitions
+FIRST_PAUSE = 0.2  # seconds, at most, before a repetition; doubles
 # Changing a bucket's settings needs more than reading and writing its objects.
 _SCOPE = "https://www.googleapis.com/auth/devstorage.full_control"
 
@@ -174,7 +175,8 @@ def _client(place: Place, project: str) -> Any:
 def _patience() -> dict[str, Any]:
     from google.cloud.storage.retry import DEFAULT_RETRY  # type: ignore[import-untyped]  # nor has this
 
-    return {"timeout": CALL_SECONDS, "retry": DEFAULT_RETRY.with_timeout(CALL_SECONDS)}
+    retry = DEFAULT_RETRY.with_timeout(CALL_SECONDS).with_delay(initial=FIRST_PAUSE)
+    return {"timeout": CALL_SECONDS, "retry": retry}
 
 
 def _explained(place: Place, what: str, error: Any) -> StoreError:

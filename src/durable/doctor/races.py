@@ -16,7 +16,6 @@ from durable.store import Store, Written
 
 RACERS = 16
 _ATTEMPTS_MAX = 10  # of one deletion that is not answered
-_PAUSE = 0.5  # seconds between them; GCS takes one mutation of an object per second
 
 _OTHER_STORE = (
     "Use another store: gs:// at Google itself, or sqlite:///. Most emulators of Google Cloud "
@@ -149,7 +148,7 @@ async def _deleted(store: Store, name: str, generation: int) -> bool:
         try:
             return await store.backend.delete(name, generation)
         except StoreUnavailable:
-            await anyio.sleep(_PAUSE)
+            await anyio.sleep(store.pace.write / 2)
     return await store.backend.delete(name, generation)
 
 

@@ -55,7 +55,8 @@ class Service:
     Args:
         buckets: those there are at first, by name. A `Bucket` gets a plain configuration, without
             versioning and soft delete; a `BucketState` has its own.
-        rate_limit: refuse a second mutation of one object within a second.
+        rate_limit: the least seconds between two mutations of one object, 1 at Google's; a second
+            one that comes sooner is refused. 0 for no limit.
         ordered: generations of buckets made through the API count up.
         tokens: the bearer tokens that are let in; None lets everybody in, without any too.
         now: the clock, seconds since the epoch; by default one that never jumps.
@@ -69,7 +70,7 @@ class Service:
         self,
         buckets: Mapping[str, Bucket | BucketState] | None = None,
         *,
-        rate_limit: bool = False,
+        rate_limit: float = 0.0,
         ordered: bool = False,
         tokens: Collection[str] | None = None,
         faults: Faults | None = None,
@@ -80,7 +81,7 @@ class Service:
         self.faults = faults or Faults()
         self.tokens = tokens
         self._ordered = ordered
-        self._limit = MutationLimit() if rate_limit else None
+        self._limit = MutationLimit(rate_limit) if rate_limit else None
         self._sessions = Sessions()
         self._buckets: dict[str, BucketState] = {}
         for name, given in (buckets or {}).items():
