@@ -243,7 +243,8 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
             return Status("parked", debouncing.why(facts.start))
         timer = await timers.newest(store, run, start, waiting)
         if timer is not None or waiting:
-            return Status("parked", timer.waits_for if timer else what_it_waits_for(waiting))
+            what = timer.waits_for if timer else what_it_waits_for(facts.standing())
+            return Status("parked", what)
     why = "its start was interrupted: start it again under the same id, or retry it"
     return Status("waiting", why, interrupted=True)
 
@@ -291,9 +292,9 @@ def summarize(facts: Facts) -> list[StepSummary]:
             epoch=attempt.epoch, time=attempt.time,
         )
         for path, attempt in journal.attempts.items()
-        if path not in paths
+        if path not in paths and path not in journal.closed
     ]  # fmt: skip
-    waiting = [] if facts.result else facts.waiting()
+    waiting = [] if facts.result else facts.standing()
     waits = [wait for wait in waiting if wait.path not in journal.attempts]
     return done + tried + [_open_wait(wait) for wait in waits]
 

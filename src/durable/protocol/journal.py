@@ -37,6 +37,7 @@ class Journal:
         patches: what `patched` has said yes to.
         waits: claims of waits that have begun, by path.
         groups: how many groups of outcomes were recorded.
+        closed: paths of calls that a decision closed, so that they have no outcome.
     """
 
     order: list[Step] = field(default_factory=list)
@@ -46,6 +47,12 @@ class Journal:
     patches: set[str] = field(default_factory=set)
     waits: dict[str, Wait] = field(default_factory=dict)
     groups: int = 0
+    closed: set[str] = field(default_factory=set)
+
+    def open_calls(self) -> set[str]:
+        """Paths of the calls that have begun to wait, and of which no record tells the end."""
+        over = self.closed | {step.path for step in self.order}
+        return {*self.waits, *self.attempts} - over
 
     @property
     def cleaning_since(self) -> float | None:
@@ -111,6 +118,17 @@ def patches(steps: Iterable[Step], epochs: Iterable[Epoch]) -> set[str]:
     """What `patched` has said yes to, by these records."""
     told = [step.patches for step in steps] + [epoch.patches for epoch in epochs]
     return {patch for patches in told for patch in patches}
+
+
+def closed(records: Iterable[Step | Wait], *, after: int) -> set[str]:
+    """Paths of the calls that these records tell to be closed.
+
+    Args:
+        records: of all that is recorded.
+        after: the highest epoch whose records are copies: what its decisions closed may be open
+            in the instance that they were copied to.
+    """
+    return {path for record in records if record.epoch > after for path in record.closed}
 
 
 def _first_seen(record: Step, numbers: list[int], claims: Mapping[int, Epoch]) -> int:

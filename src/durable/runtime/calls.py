@@ -134,6 +134,8 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
                 self.outcome, self._value = await self.course(branch)
                 self.scope.heard(self.outcome.time)
             finally:
+                if self.outcome is None:
+                    execution.closed(self.path)
                 self._ends()
                 execution.moved()
                 execution.parking.call_ends()

@@ -145,7 +145,7 @@ class Execution:
         self._helped = False  # whether tasks were started beside the function's
         self._over = False  # whether the function's task has come to its end
         self._gate = Gate(run_id, around.trusted, self._release)
-        self._riders = Riders()
+        self._riders = Riders(journal.open_calls())
         self._groups = Groups(
             around=around, ownership=self.ownership, gate=self._gate, riders=self._riders,
             last=journal.groups, spawn=self.spawn,
@@ -391,6 +391,11 @@ class Execution:
         """See `publishing.publish`; from any thread."""
         if self.closing is None:
             self._loop.soon(lambda: self.publishing.put(name, value))
+
+    def closed(self, path: str) -> None:
+        """The call at `path` has come to its end without an outcome."""
+        if self.closing is None:
+            self._riders.closed(path)
 
     def from_thread(self, scope: Scope, work: Callable[[], Awaitable[T]]) -> T:
         """See `Threads.ask`."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from durable.protocol import attempts, names
-from durable.protocol.journal import Journal, build, outcomes
+from durable.protocol.journal import Journal, build, closed, outcomes
 from durable.protocol.records import (
     Attempt,
     Beat,
@@ -121,8 +121,18 @@ class Facts:
         waits = [*self.waits, *(attempt.as_wait() for attempt in self.attempts)]
         return [wait for wait in waits if wait.path not in over]
 
+    def standing(self) -> list[Wait]:
+        """As `waiting`, without those that a decision has closed, as far as a record tells."""
+        closed = self.closed()
+        return [wait for wait in self.waiting() if wait.path not in closed]
+
+    def closed(self) -> set[str]:
+        """Paths of calls that have no outcome because a decision closed them."""
+        return closed([*self.outcomes(), *self.waits], after=self.copied)
+
     def journal(self) -> Journal:
         journal = build(self.outcomes(), self.attempts, self.epochs, self.waits)
+        journal.closed = self.closed()
         journal.tried = attempts.by_path(self.attempts, self.begins, self.beats)
         journal.groups = max((group.k for group in self.groups), default=0)
         return journal

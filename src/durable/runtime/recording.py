@@ -202,6 +202,8 @@ class Recorder:
         if not self.gate.guard():
             raise await self.gate.refusal()
         owner = self.ownership
+        self.riders.open.add(wait.path)
+        self.riders.board_claim(wait)
         name = names.wait(owner.run_id, owner.instance, wait.path)
         try:
             written = await self.around.store.create(name, records.encode(wait), nonce=wait.nonce)
@@ -214,10 +216,12 @@ class Recorder:
             except CorruptFact as e:
                 self.gate.close(corrupt(f"run {owner.run_id!r}: {e}", wait.path))
                 raise await self.gate.refusal() from e
+        self.riders.claim_arrived(wait)
         return wait
 
     async def _create_attempt(self, attempt: Attempt) -> None:
         owner = self.ownership
+        self.riders.open.add(attempt.path)
         name = names.attempt(owner.run_id, owner.instance, attempt.path, attempt.attempt)
         # A refusal means that a dead owner's claim of this attempt landed late: it counts.
         await self.around.store.create(name, records.encode(attempt), nonce=attempt.nonce)

@@ -26,6 +26,9 @@ class Step(msgspec.Struct, omit_defaults=True):
     the order is known from whatever was recorded next.
 
     `patches`: what `patched` had said yes to before it, as far as no earlier record says so.
+
+    `closed`: calls with a claim or a failed attempt that a decision had closed before it, so that
+    they have no outcome. For those who look at the run; replay decides it anew.
     """
 
     path: str
@@ -45,6 +48,7 @@ class Step(msgspec.Struct, omit_defaults=True):
     slept: list[Slept] = []
     cleanup: bool = False  # made by a cancelled run that cleaned up
     patches: list[str] = []
+    closed: list[str] = []
 
 
 class Group(msgspec.Struct, omit_defaults=True):
@@ -65,7 +69,10 @@ class Group(msgspec.Struct, omit_defaults=True):
 
 
 class Wait(msgspec.Struct, omit_defaults=True):
-    """`waits/<path>`: a wait has begun. `due` is its one absolute deadline; None: it has none."""
+    """`waits/<path>`: a wait has begun. `due` is its one absolute deadline; None: it has none.
+
+    `closed` as in `Step`, and sleeps that are over.
+    """
 
     path: str
     kind: str
@@ -74,6 +81,7 @@ class Wait(msgspec.Struct, omit_defaults=True):
     nonce: str
     time: float
     due: float | None = None
+    closed: list[str] = []
 
 
 class Take(msgspec.Struct, omit_defaults=True):
@@ -99,6 +107,7 @@ class Take(msgspec.Struct, omit_defaults=True):
     failure: Failure | None = None
     slept: list[Slept] = []
     patches: list[str] = []
+    closed: list[str] = []
     note: str = ""  # who recorded it by hand, and why
 
     def as_step(self) -> Step:
@@ -106,7 +115,8 @@ class Take(msgspec.Struct, omit_defaults=True):
         return Step(
             path=self.path, name=self.name, kind=self.kind, outcome=self.outcome,
             epoch=self.epoch, n=self.n, nonce=self.nonce, time=self.time, value=self.value,
-            failure=self.failure, slept=self.slept, patches=self.patches, note=self.note,
+            failure=self.failure, slept=self.slept, patches=self.patches, closed=self.closed,
+            note=self.note,
         )  # fmt: skip
 
 
