@@ -12,6 +12,7 @@ from durable.client import Handle
 from durable.client.listing import RunList
 from durable.client.purging import purge
 from durable.protocol import names
+from durable.runtime import timers
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
@@ -217,5 +218,34 @@ def test_purging_a_parked_run_leaves_nothing(backend: str) -> None:
             await purge(w.store, "r", force=True)
 
             assert [name for name in w.there() if "/r" in name] == [names.start("r")]
+
+    run(backend, main)
+
+
+def test_a_run_that_is_woken_too_early_is_not_lost(backend: str) -> None:
+    """It stands again behind the same hint, also if that is past by the clock of its worker."""
+
+    @a_workflow
+    async def nap() -> str:
+        await sleep(1000.0004)
+        return "awake"
+
+    async def main() -> None:
+        async with world() as w:
+            process = await w.process()
+            await w.start("r", nap)
+            await parked(w)
+            due = (await w.facts("r")).waits[0].due
+            assert due is not None
+            await stop(process)
+            await anyio.sleep(due - 0.0001 - w.store.now())
+            (hint,) = [stored async for stored in w.store.list(names.TIMERS)]
+            assert await timers.promote(w.store, hint)
+            await w.process()
+
+            assert await w.result("r") == "awake"
+            result = (await w.facts("r")).result
+            assert result is not None
+            assert due <= result.time < due + 2
 
     run(backend, main)

@@ -13,6 +13,13 @@ def stamp(seconds: float) -> str:
     return text.replace("+00:00", "Z")
 
 
+def stamp_after(moment: float) -> str:
+    """The first stamp that is not before that time, so that what is due by name is due."""
+    text = stamp(moment)
+    # Half a millisecond more: floats of far years count in tens of microseconds.
+    return text if seconds(text) >= moment else stamp(seconds(text) + 0.0015)
+
+
 def second(seconds: float) -> str:
     """The same without milliseconds, unless there are any: `2026-11-29T02:00:00Z`."""
     return stamp(seconds).replace(".000Z", "Z")

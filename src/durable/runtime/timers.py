@@ -26,7 +26,7 @@ def name_of(run: str, instance: str, path: str, due: float | None) -> str:
     """The name of the hint for that wait; those without a deadline share one."""
     if due is None:
         return names.timer(names.NEVER, run, instance, "")
-    return names.timer(moments.stamp(due), run, instance, path)
+    return names.timer(moments.stamp_after(due), run, instance, path)
 
 
 async def put(store: Store, marker: Marker, instance: str, parked: Parked) -> None:
