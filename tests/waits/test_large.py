@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from durable import map
+from tests.runtime import clocks
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import Run, a_step, a_workflow, value_of
 from tests.runtime.world import world
@@ -13,6 +16,7 @@ from tests.waits.test_children import _deep
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
 ITEMS = 2_500
+TURNS_PER_LEVEL = 1_000  # of the event loop: many times what a level takes
 
 
 @a_step
@@ -65,13 +69,23 @@ def test_branches_that_are_over_leave_nothing(backend: str) -> None:
     run(backend, main)
 
 
-def test_a_deep_tower_of_children(backend: str) -> None:
-    """A hundred runs that wait for one another, with one place for all of them."""
+@pytest.mark.parametrize("depth", [100, 1_000])
+def test_a_deep_tower_of_children(
+    backend: str, mode: str, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand runs that wait for one another, with one place for all; none costs more so."""
+    if depth > 100 and (backend, mode) != ("asyncio", "normal"):
+        pytest.skip("a thousand take seconds, and a worker without room parks all waits anyway")
+    monkeypatch.setattr(clocks, "TURNS_MAX", TURNS_PER_LEVEL * depth)
+    calls: Counter[str] = Counter()
 
     async def main() -> None:
         async with world() as w:
-            await w.process(concurrency=1, always_park=False)
-            await w.start("r", _deep, 100)
-            assert await w.result("r") == 100
+            await w.process(concurrency=1)
+            await w.start("r", _deep, depth)
+            assert await w.result("r") == depth
+            calls.update(verb for verb, _ in w.bucket.log)
 
     run(backend, main)
+    assert calls["create"] <= 12 * depth
+    assert calls["list"] <= 10 * depth
