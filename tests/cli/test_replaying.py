@@ -408,3 +408,37 @@ def test_a_replay_needs_a_run(cli: Cli) -> None:
 
     assert done.code == 2
     assert "--all" in done.err
+
+
+def test_a_call_that_is_not_there_cannot_be_stopped_at(cli: Cli) -> None:
+    """Else a slip of the pen would look like a replay that fits."""
+    cli("run", f"{FLOWS}:quick", "--id", "x", "--input", INPUT)
+
+    done = cli("replay", "x", "--target", FLOWS, "--until", "nothing")
+
+    assert (done.code, done.out) == (3, "")
+    assert "has recorded no call 'nothing'" in done.err
+
+
+def test_leaving_the_debugger_is_no_difference(folder: Path) -> None:
+    """The replay ends there; nothing is said of what it did not come to."""
+    (folder / "flow.py").write_text(DEBUGGED.format(call="note(word)"))
+    durable("run", "flow.py", "--id", "x", "--input", '["hi"]', folder=folder)
+
+    done = durable(
+        "replay", "x", "--target", "flow.py", "--pdb", "--until", "note", folder=folder, given="q\n"
+    )
+
+    assert done.code == 0
+    assert done.out.endswith("the debugger was left, and the replay with it\n")
+    assert "difference" not in done.out
+
+
+def test_an_export_says_what_it_wrote(cli: Cli, folder: Path) -> None:
+    """How much, and where to."""
+    cli("run", f"{FLOWS}:quick", "--id", "x", "--input", INPUT)
+
+    assert cli("export", "x", "x.json").out == "x: 2 objects, in x.json\n"
+    said = cli("export", "x", "y.json", "--json").document
+    assert said == {"run": "x", "file": "y.json", "objects": 2}
+    assert (folder / "y.json").exists()

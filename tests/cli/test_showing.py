@@ -97,3 +97,19 @@ def test_show_of_a_waiting_run(cli: Cli) -> None:
     assert (shown["status"], shown["reason"]) == ("waiting", "no live worker")
     assert (shown["steps"], shown["ended"], shown["result"]) == ([], None, None)
     assert "no live worker" in cli("show", "x").out
+
+
+def test_a_failed_run_shows_its_error_wherever_it_is_looked_for(cli: Cli) -> None:
+    """In lists, and with the line of the step's body that raised it."""
+    cli("run", f"{FLOWS}:failing", "--id", "x", "--input", '["closed"]')
+
+    [listed] = cli("list", "--json").document["runs"]
+    shown = cli("show", "x").out
+
+    assert listed["reason"] == "PermissionError: closed"
+    assert "PermissionError: closed" in cli("list").out
+    body, workflow = shown.split("In the body of fail.1:")[1].split("In the workflow:")
+    assert "raise PermissionError(said)" in body
+    assert "await fail(said)" in workflow
+    [step] = [s for s in cli("show", "x", "--json").document["steps"] if s["traceback"]]
+    assert step["path"] == "fail.1"

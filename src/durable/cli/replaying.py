@@ -9,12 +9,13 @@ from pathlib import Path
 
 import anyio
 
-from durable.cli import debugging, exits, output
+from durable.cli import exits, output
+from durable.cli.debugging import Watcher
 from durable.cli.exits import PATIENCE
 from durable.cli.targets import served
 from durable.client import Client, archives, connect, reading
 from durable.client.replaying import Replay, Watch, compare
-from durable.errors import NeedsAttention, UnknownWorkflow, UsageError
+from durable.errors import NeedsAttention, NotFound, UnknownWorkflow, UsageError
 from durable.runtime.definitions import WorkflowDefinition, code_for
 from durable.store import Store
 
@@ -37,7 +38,20 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 async def _replay(arguments: argparse.Namespace, known: Known) -> Replay:
-    watch = debugging.watch(arguments.until, pdb=arguments.pdb)
+    watch = Watcher(arguments.until, arguments.pdb)
+    done = await _replay_watched(arguments, known, watch)
+    if watch.left:
+        return Replay(calls=done.calls, end="the debugger was left, and the replay with it")
+    if arguments.until is not None and not watch.reached and not done.difference:
+        raise NotFound(
+            f"run {arguments.run!r} has recorded no call {arguments.until!r}",
+            hint="name a call as `durable show` has it, or a step",
+            run=arguments.run,
+        )
+    return done
+
+
+async def _replay_watched(arguments: argparse.Namespace, known: Known, watch: Watch) -> Replay:
     if Path(arguments.run).is_file():  # noqa: ASYNC240  # once, before anything runs
         archive = archives.read(Path(arguments.run).read_bytes())  # noqa: ASYNC240  # as above
         return await _replay_in(await archives.unpacked(archive), archive.run, known, watch)
@@ -108,8 +122,13 @@ def export(arguments: argparse.Namespace) -> int:
     content = anyio.run(work)
     if arguments.file == "-":
         sys.stdout.buffer.write(content + b"\n")
+        return exits.DONE
+    _write(Path(arguments.file), content + b"\n")
+    objects = len(archives.read(content).objects)
+    if arguments.json:
+        output.document({"run": arguments.run, "file": arguments.file, "objects": objects})
     else:
-        _write(Path(arguments.file), content + b"\n")
+        print(f"{arguments.run}: {objects} objects, in {arguments.file}")
     return exits.DONE
 
 

@@ -138,6 +138,7 @@ def _step_document(step: StepSummary) -> dict[str, object]:
         "path": step.path, "name": step.name, "outcome": step.outcome,
         "value": output.raw(step.value), "error": step.error or None, "attempts": step.attempts,
         "epoch": step.epoch, "time": step.time, "note": step.note or None,
+        "traceback": step.traceback or None,
     }  # fmt: skip
 
 
@@ -179,14 +180,29 @@ def _print(shown: _Shown) -> None:
         output.table(("published", "value"), rows)
     if shown.epochs:
         print()
-        output.table(
-            ("epoch", "why", "worker", "since"),
-            [(str(e.epoch), e.why, e.label, output.moment(e.time)) for e in shown.epochs],
-        )
+        output.table(("epoch", "why", "worker", "since"), [_epoch_row(e) for e in shown.epochs])
+    if failure is not None:
+        _print_raised(shown, f"{failure.type}: {failure.message}")
     if failure is not None and failure.traceback:
         print(f"\n{failure.traceback.rstrip()}")
         for line in causes.lines(failures.rebuild(failure)):
             print(line)
+
+
+def _epoch_row(epoch: Epoch) -> tuple[str, ...]:
+    since = output.moment(epoch.time)
+    if epoch.worker:
+        return str(epoch.epoch), epoch.why, epoch.label, since
+    verb, _, who = epoch.label.partition(" by ")  # a person made this instance of an older one
+    return str(epoch.epoch), verb, f"by {who}", since
+
+
+def _print_raised(shown: _Shown, error: str) -> None:
+    """Where in the step's body the error came from that ended the run."""
+    raised = [s for s in shown.steps if s.outcome == "error" and s.error == error and s.traceback]
+    if raised:
+        print(f"\nIn the body of {raised[-1].path}:\n{raised[-1].traceback.rstrip()}")
+        print("\nIn the workflow:", end="")
 
 
 def _print_attention(shown: _Shown) -> None:

@@ -75,6 +75,7 @@ class StepSummary:
         epoch: under which owner of the run it was recorded.
         time: when, in seconds since the epoch by the store's clock.
         note: who recorded it by hand, and why.
+        traceback: where its body raised the error, as text.
     """
 
     path: str
@@ -86,6 +87,7 @@ class StepSummary:
     epoch: int
     time: float
     note: str = ""
+    traceback: str = ""
 
 
 # -- one run ---------------------------------------------------------------------------------------
@@ -289,7 +291,7 @@ def summarize(facts: Facts) -> list[StepSummary]:
         StepSummary(
             path=attempt.path, name=name_of(attempt.path), outcome="retrying", value=None,
             error=f"{attempt.failure.type}: {attempt.failure.message}", attempts=attempt.attempt,
-            epoch=attempt.epoch, time=attempt.time,
+            epoch=attempt.epoch, time=attempt.time, traceback=attempt.failure.traceback,
         )
         for path, attempt in journal.attempts.items()
         if path not in paths and path not in journal.closed
@@ -312,6 +314,7 @@ def _summary(step: Step) -> StepSummary:
         path=step.path, name=step.name, outcome=step.outcome, value=plain_value(step.value),
         error=f"{failure.type}: {failure.message}" if failure else "", attempts=step.attempt,
         epoch=step.epoch, time=step.time, note=step.note,
+        traceback=failure.traceback if failure else "",
     )  # fmt: skip
 
 

@@ -124,6 +124,9 @@ class Attention(msgspec.Struct, omit_defaults=True):
     pin: str = ""  # the version that a worker must have
 
 
+WHY_MAX = 200  # characters; lists show less
+
+
 class History(msgspec.Struct, omit_defaults=True):
     """`history/<day>/<hour>/<time>-<run>`: a finished run, for lists and search."""
 
@@ -139,7 +142,15 @@ class History(msgspec.Struct, omit_defaults=True):
 
     @classmethod
     def of(cls, run: str, start: Start, result: Result, *, why: str, nonce: str) -> History:
-        """The entry of a run that came to this result."""
+        """The entry of a run that came to this result.
+
+        Args:
+            why: what there is to say of that; by default the error it ended with, cut short.
+        """
+        if not why and result.failure is not None:
+            failure, cancelled = result.failure, result.status == "cancelled"
+            kind = "" if cancelled else f"{failure.type.removeprefix('builtins.')}: "
+            why = f"{kind}{failure.message}"[:WHY_MAX]
         return cls(
             run=run, instance=start.instance, workflow=start.workflow, status=result.status,
             started=start.created, ended=result.time, nonce=nonce, tags=start.tags, why=why,
