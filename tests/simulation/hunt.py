@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import tests.simulation.coordination.planted  # noqa: F401  # more bugs
 from tests.simulation.judging import Case, judged, single_faults  # as in run.py
 from tests.simulation.planted import BUGS  # as above
 from tests.simulation.scenarios import SCENARIOS  # as above

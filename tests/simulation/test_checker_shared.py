@@ -88,12 +88,15 @@ def slots_are_taken_from_nobody(s: Story) -> None:
 
 @lie("queue_by_priority")
 def turns_are_kept(s: Story) -> None:
-    place = next(
-        e for e in s.all("mutation", name="/pending/") if e.facts["name"].endswith("-idle")
-    )
-    place.at -= 60.0
-    for event in s.all("mutation", name=place.facts["name"]):
-        event.facts["name"] = "queues/narrow/pending/0001-idle"
+    s.one("mutation", name="runs/idle/start").body(priority=-9)
+    s.one("mutation", name="/pending/1005-").at -= 60.0
+
+
+@lie("queue_of_sleepers")
+def parked_runs_free_their_slots(s: Story) -> None:
+    s[:] = [
+        e for e in s if "/slots/" not in str(e.facts.get("name")) or e.facts["verb"] == "create"
+    ]
 
 
 @lie("queue_with_a_rate")
@@ -125,6 +128,17 @@ def decisions(s: Story) -> list[Told]:
 def ticks_are_decided_once(s: Story) -> None:
     last = decisions(s)[-1]
     last.body(fired=said(last)["fired"] + 1)
+
+
+@lie("ticks_paused")
+def ticks_of_a_pause_are_none(s: Story) -> None:
+    resumed = next(e for e in s.all("mutation", name="schedules/plain") if e.who == asker(s))
+    resumed.body(through=said(decisions(s)[0])["through"])
+
+
+def asker(s: Story) -> str:
+    """The client that resumed a schedule."""
+    return s.one("asked", what="resume").who
 
 
 @lie("ticks_of_many_workers")

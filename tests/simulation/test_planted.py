@@ -21,6 +21,14 @@ QUICK = [
     "owner_token_is_the_host_name",
     "epoch_not_raised_on_takeover",
     "a_cache_of_lists",
+    "the_lock_is_freed_before_the_result",
+    "whoever_comes_takes_a_free_lock",
+    "a_slot_is_relied_on_after_a_takeover",
+    "parked_runs_keep_their_slots",
+    "overlaps_are_judged_by_the_live_index",
+    "only_who_decides_starts_the_tick",
+    "a_key_is_looked_up_and_not_claimed",
+    "an_outbox_is_emptied_whatever_is_in_it",
 ]
 
 

@@ -98,7 +98,7 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Let others dispatch at once."""
-        for queue in self._renew_at:
+        for queue in list(self._renew_at):  # a look may be under way
             name = primitives.object_name(LEASES, f"queue-{queue}")
             stored = await self._store.read(name)
             if stored is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from tests.simulation.checker.case import Case, Fact, Instance, Stay, record, stays
 
 SOON = 5.0  # seconds within which a look at a line is acted upon, if nothing goes wrong
 ANYWAY = 60.0  # ... whatever goes wrong
+MOMENT = 0.002  # seconds
 KNOWN_SECONDS = 75.0  # within which every worker knows of a pause
 
 
@@ -115,17 +116,60 @@ def turns_are_kept(case: Case) -> Iterator[str]:
     seen = ANYWAY if case.by_kind["fault"] else SOON
     lines = {n: stays(f) for n, f in case.mutations.items() if "/pending/" in n}
     for queue, name, fact in _grants(case):
-        if fact.who in hindered:
-            continue
         taker = _owner(record(fact))
-        own = [n for n, s in lines.items() if _owner(record(s[0].since)) == taker]
+        turn = _turn(case, taker)
+        if fact.who in hindered or turn is None:
+            continue
         for place, stood in lines.items():
             waiter = _owner(record(stood[0].since))
-            if not place.startswith(f"queues/{queue}/") or waiter[0] == taker[0]:
+            theirs = _turn(case, waiter)
+            if (
+                not place.startswith(f"queues/{queue}/")
+                or theirs is None
+                or not theirs.is_before(turn)
+            ):
                 continue
             waits = any(s.covers(fact.order) and s.since.at < fact.at - seen for s in stood)
-            if waits and (not own or place < own[0]) and not _served(case, waiter, fact):
+            if waits and not _served(case, waiter, fact):
                 yield f"run {taker[0]!r} got {name}; run {waiter[0]!r} stood first in line"
+
+
+class _Turn(NamedTuple):
+    priority: int
+    created: float
+
+    def is_before(self, other: _Turn) -> bool:
+        """Starts within a moment of each other are in no order."""
+        if self.priority != other.priority:
+            return self.priority < other.priority
+        return self.created < other.created - MOMENT
+
+
+def _turn(case: Case, owner: tuple[str, str]) -> _Turn | None:
+    start = case.starts.get(owner[1])
+    if start is None:
+        return None
+    asked = record(start)
+    return _Turn(asked.get("priority", 0), asked["created"])
+
+
+def parked_runs_free_their_slots(case: Case) -> Iterator[str]:
+    """A run that leaves its worker and is not over has no slot, unless it is to keep it."""
+    for name, facts in case.mutations.items():
+        if not name.startswith("live/"):
+            continue
+        for fact in facts:
+            marker = record(facts[facts.index(fact) - 1]) if fact.verb == "delete" else {}
+            owner, queue = _owner(marker), name.split("/")[1]
+            if owner[1] not in case.instances or case.is_over(*owner, fact.order):
+                continue
+            ran = [b.order for b in case.instances[owner[1]].bodies if b.order < fact.order]
+            for of, slot, states in _slots(case):
+                for stay in stays(states) if of == queue and ran else []:
+                    kept = _settings(case, queue).get("keep_slot")
+                    mine = _owner(record(stay.since)) == owner and stay.since.order < max(ran)
+                    if mine and not kept and stay.covers(fact.order):
+                        yield f"run {owner[0]!r} was parked and kept {slot}"
 
 
 def _served(case: Case, waiter: tuple[str, str], fact: Fact) -> bool:
@@ -208,6 +252,7 @@ QUEUE_RULES: list[Callable[[Case], Iterator[str]]] = [
     slots_are_never_exceeded,
     slots_are_taken_from_nobody,
     turns_are_kept,
+    parked_runs_free_their_slots,
     rates_are_kept,
     pauses_are_kept,
     no_slot_is_leaked,

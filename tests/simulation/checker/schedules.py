@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from tests.simulation.checker.case import EARLY, EPOCH, Case, Fact, Instance, record
+from tests.simulation.checker.case import EARLY, EPOCH, Case, Fact, Instance, record, stays
 
 SOON = 5.0  # seconds within which what was read is acted upon, if nothing goes wrong
 ANYWAY = 60.0  # ... whatever goes wrong
@@ -89,10 +89,21 @@ def ticks_are_decided_once(case: Case) -> Iterator[str]:
             yield f"{decided.name} went back in time"
         if decided.counted != len(decided.ticks):
             yield f"{decided.name} decided on {decided.ticks} and counted {decided.counted}"
-        if decided.before.get("paused") and decided.after.get("paused") and decided.begun:
-            yield f"{decided.name} started {decided.begun} while it was paused"
         if through > EPOCH + decided.fact.at + EARLY and case.keeps_p11:
             yield f"{decided.name} decided on {through} at {EPOCH + decided.fact.at}, too early"
+
+
+def ticks_of_a_pause_are_none(case: Case) -> Iterator[str]:
+    """While a schedule is paused nothing is decided, and afterwards nothing of that time."""
+    for decided in _decisions(case):
+        if decided.before.get("paused") and decided.after.get("paused") and decided.begun:
+            yield f"{decided.name} started {decided.begun} while it was paused"
+        for stay in stays(case.mutations[decided.fact.name]):
+            if record(stay.since).get("paused") and stay.until is not None:
+                begin, end = (EPOCH + f.at for f in (stay.since, stay.until))
+                slept = [t for t in decided.ticks if begin + EARLY < t < end - EARLY]
+                if slept and stay.until.order < decided.fact.order:
+                    yield f"{decided.name} decided on {slept}, when it was paused"
 
 
 def ticks_have_one_run(case: Case) -> Iterator[str]:
@@ -171,6 +182,7 @@ def catching_up_follows_the_policy(case: Case) -> Iterator[str]:
 
 SCHEDULE_RULES: list[Callable[[Case], Iterator[str]]] = [
     ticks_are_decided_once,
+    ticks_of_a_pause_are_none,
     ticks_have_one_run,
     decided_ticks_have_runs,
     overlaps_follow_the_policy,

@@ -62,11 +62,11 @@ async def produce(world: World, key: str, value: int) -> None:
 async def outbox(world: World) -> None:
     """Producers leave requests, and newer ones for the same key; a scheduled singleton drains."""
     world.fleet(2, flows.code())
-    await scheduled(world, "drain", every("4s"), 2, workflow=shared.dispatch)
+    await scheduled(world, "drain", every("3s"), 3, workflow=shared.dispatch)
     producers = []
-    for value, key in enumerate(["a", "b", "c", "a", "a", "b"], start=1):
+    for value, key in enumerate("abcaabcaba", start=1):
         producers.append(world.ask(produce(world, key, value)))
-        await asyncio.sleep(1.1)
+        await asyncio.sleep(0.6)
     await asyncio.gather(*producers)
     await world.until(lambda: not _pending(world), "the outbox to be empty")
     await change(world, "drain", "pause")

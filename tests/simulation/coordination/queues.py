@@ -41,7 +41,7 @@ async def queue_of_two(world: World) -> None:
 async def queue_by_priority(world: World) -> None:
     """Who comes last goes first, if it is more important."""
     serving(world, "narrow")
-    await world.start(flows.in_turn, "holder", 3)
+    await world.start(flows.in_turn, "holder", 12)
     await world.until(lambda: entered(world, "holder"), "the holder to have begun")
     runs = ["plain", "urgent", "idle"]
     for run, priority in zip(runs, (0, -5, 5), strict=True):

@@ -102,7 +102,8 @@ async def ticks_of_a_dying_worker(world: World) -> None:
     others, died = world.network.plan, []
 
     def plan(sent: Sent) -> Fault | None:
-        if sent.verb == "create" and sent.name.startswith("runs/plain") and not died:
+        of_tick = "plain@" in unquote(sent.name) and sent.name.startswith(("runs/", "live/"))
+        if sent.verb == "create" and of_tick and not died:
             died.append(sent)
             return "crash_before"
         return others(sent)
