@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -47,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     if (options.seed is not None and options.seeds is None) or options.call:
         return _one(options)
     began = time.monotonic()
-    cases = list(_exhaustive(options)) if options.exhaustive else None
+    cases = _exhaustive(options) if options.exhaustive else None
     ledger = Ledger(options.resume, _asked(options), None if cases is None else len(cases))
     total = ledger.sum
     chunks = _left(iter(_seeds(options) if cases is None else cases), ledger)
@@ -104,14 +105,14 @@ def _seeds(options: argparse.Namespace) -> Iterator[Case]:
         yield Case(seed)
 
 
-def _exhaustive(options: argparse.Namespace) -> Iterator[Case]:
+def _exhaustive(options: argparse.Namespace) -> list[Case]:
+    """In an order of chance, the same each time: what is cut off has met every scenario."""
     part, of = map(int, options.part.split("/"))
-    number = 0
-    for name in options.scenario or SCENARIOS:
-        for case in single_faults(name, options.seed or 1):
-            number += 1
-            if number % of == part % of:
-                yield case
+    names = options.scenario or SCENARIOS
+    cases = [case for name in names for case in single_faults(name, options.seed or 1)]
+    cases = [case for number, case in enumerate(cases, start=1) if number % of == part % of]
+    random.Random("exhaustive").shuffle(cases)
+    return cases
 
 
 def _asked(options: argparse.Namespace) -> str:
