@@ -36,6 +36,7 @@ SHAPES = {
     "sequential": Shape(1, 1000, 1),
     "short": Shape(1, 200, 1),  # where each step takes tens of milliseconds
     "concurrent": Shape(200, 10, 50),
+    "crowd": Shape(512, 10, 256),  # more at once than one core can serve
     "half": Shape(100, 10, 25),  # what each of two processes does
     "in_flight": Shape(64, 60, 64),  # so many steps at once, while the event loop is watched
 }

@@ -19,9 +19,11 @@ from shapes import SHAPES
 from steps import DURABLE, FLOOR, NAMES
 
 SIDES = ((DURABLE, "run"), (DURABLE, "worker"), (FLOOR, "store"))
-# Shapes by the latency of a call in milliseconds, the sequential one first.
-MEASURED = {0: ("sequential", "concurrent"), 30: ("short", "concurrent", "in_flight")}
+# Shapes by the latency of a call in milliseconds.
+MEASURED = {0: ("sequential", "concurrent"), 30: ("short", "concurrent", "crowd", "in_flight")}
 LATENCIES = sorted(MEASURED)
+# What is added to the names of a shape's figures; 50 runs at once have the plain names.
+SUFFIXES = {"sequential": "_sequential", "short": "_sequential", "crowd": "_crowd"}
 BUCKET = "benchmark"
 
 
@@ -97,25 +99,33 @@ def _print_table(found: Rounds, latency: int, shape: str) -> None:
 
 
 def _figures(found: Rounds, latency: int) -> dict[str, float]:
-    """Of one latency: 50 runs at once, then the same names of one run with `_sequential`."""
-    sequential, concurrent, *rest = MEASURED[latency]
+    """Of one latency: of each shape its speed, or how late the event loop was."""
     figures: dict[str, float] = {}
-    for shape, suffix in ((concurrent, ""), (sequential, "_sequential")):
-        at = f"http_{latency}{suffix}"
-        own = Contender(DURABLE, "run", shape)
-        figures |= {
-            f"ratio_floor_{at}": round(_ratio(found, own[:2], shape), 3),
-            f"ratio_floor_worker_{at}": round(_ratio(found, (DURABLE, "worker"), shape), 3),
-            f"cpu_ratio_floor_{at}": round(_cpu_ratio(found, own[:2], shape), 3),
-            f"steps_per_s_{at}": round(statistics.median(_rates(found, own)), 1),
-            f"cpu_ms_per_step_{at}": round(_cpu(found, own), 4),
-        }
-    for shape in rest:
-        for name, side in (("", (DURABLE, "run")), ("_floor", (FLOOR, "store"))):
-            for lag in ("lag_p50", "lag_p99", "lag_max"):
-                values = [m[lag] for m in found[Contender(*side, shape)]]
-                key = f"{lag.replace('_', f'{name}_')}_ms_http_{latency}"
-                figures[key] = round(statistics.median(values), 2)
+    for shape in MEASURED[latency]:
+        at = f"http_{latency}{SUFFIXES.get(shape, '')}"
+        figures |= _lags(found, at, shape) if shape == "in_flight" else _speed(found, at, shape)
+    return figures
+
+
+def _speed(found: Rounds, at: str, shape: str) -> dict[str, float]:
+    own, worker = (DURABLE, "run"), (DURABLE, "worker")
+    contender = Contender(*own, shape)
+    return {
+        f"ratio_floor_{at}": round(_ratio(found, own, shape), 3),
+        f"ratio_floor_worker_{at}": round(_ratio(found, worker, shape), 3),
+        f"cpu_ratio_floor_{at}": round(_cpu_ratio(found, own, shape), 3),
+        f"steps_per_s_{at}": round(statistics.median(_rates(found, contender)), 1),
+        f"cpu_ms_per_step_{at}": round(_cpu(found, contender), 4),
+    }
+
+
+def _lags(found: Rounds, at: str, shape: str) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name, side in (("", (DURABLE, "run")), ("_floor", (FLOOR, "store"))):
+        for lag in ("lag_p50", "lag_p99", "lag_max"):
+            values = [measured[lag] for measured in found[Contender(*side, shape)]]
+            key = f"{lag.replace('_', f'{name}_')}_ms_{at}"
+            figures[key] = round(statistics.median(values), 2)
     return figures
 
 
