@@ -14,7 +14,7 @@ from durable.store import Store
 # cloud.google.com/storage/pricing, read 2026-11.
 CLASS_A_DOLLARS = 0.005 / 1000
 # Measured by `nox -s bench -- cost`: an idle worker a minute; what a run costs beside its steps.
-IDLE_A_MINUTE = 6.1
+IDLE_A_MINUTE = 4.3
 RUN_A = 6
 MINUTES_A_MONTH = 30 * 24 * 60
 SAMPLE = 20  # runs, the latest, whose calls are counted

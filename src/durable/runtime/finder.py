@@ -10,6 +10,7 @@ part of the queue; whatever the parts leave out, the next list of the whole queu
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from durable.protocol import names
@@ -27,18 +28,26 @@ BELL_KEPT = 2.0  # seconds a bell stays in a bucket, which allows one mutation a
 
 
 class _Found(NamedTuple):
-    """What a list showed: markers that may be taken, those of others by holder, all runs."""
+    """What a list showed: markers that may be taken, those of others by holder, all runs.
+
+    `named`: all holders, also of runs that this worker cannot carry.
+    """
 
     unowned: list[Stored]
     foreign: dict[str, list[Stored]]
     live: set[str]
+    named: set[str]
 
 
 class Finder:
     """Looks for work and hands it to the holdings.
 
+    Args:
+        period: seconds, at most, between two lists of the whole queues while there is no work.
+
     Attributes:
-        named: the foreign holders that markers named when all were last listed.
+        named: the holders that markers named when all were last listed.
+        listed_at: when the whole queues were last listed, on the boot clock.
         until_idle: list often while others carry runs, to notice when the last has ended.
         idle: whether the last list of all showed nothing that this worker could ever take.
     """
@@ -53,8 +62,10 @@ class Finder:
         *,
         dispatcher: Dispatcher,
         lines: Lines,
+        period: float,
     ) -> None:
         self.named: set[str] = set()
+        self.listed_at = -math.inf
         self.idle = False
         self.until_idle = False
         self._store = store
@@ -64,6 +75,8 @@ class Finder:
         self._options = options
         self._dispatcher = dispatcher
         self._lines = lines
+        self._period = period
+        self._others_work = False  # others hold runs that this worker could carry
         self._lined_up = False  # runs wait for a slot
         self._live: set[str] = set()  # runs that had a marker when all were last listed
         self._list_at = 0.0
@@ -95,17 +108,23 @@ class Finder:
             self._whole_at = planned
             soon = await self._dispatch()
             await self._list(dict.fromkeys(self._options.queues, EVERYTHING))
+            self.listed_at = planned - pace.busy
             if self._whole_at == planned:  # else: somebody was in a hurry meanwhile
-                period = pace.busy if soon else pace.slow
-                self._whole_at = system.boot() + period * system.uniform(0.8, 1.2)
+                self._whole_at = self._after(busy=soon)
         else:
             await self._list(
                 {queue: await self._peers.part(queue) for queue in self._options.queues}
             )
         if self._list_at == planned:
-            waits = self.until_idle and self.named
-            period = pace.busy if soon or waits or self._is_busy() else pace.slow
-            self._list_at = system.boot() + period * system.uniform(0.8, 1.2)
+            waits = self.until_idle and self._others_work
+            self._list_at = self._after(busy=soon or waits or self._is_busy())
+
+    def _after(self, *, busy: bool) -> float:
+        """When the next list is due, with jitter."""
+        system = self._store.system
+        if busy:
+            return system.boot() + self._store.pace.busy * system.uniform(0.8, 1.2)
+        return system.boot() + self._period * system.uniform(0.9, 1.0)
 
     async def _dispatch(self) -> bool:
         """Give slots to runs that wait for one, so that the list that follows shows them."""
@@ -144,7 +163,8 @@ class Finder:
     async def _list(self, parts: dict[str, Within]) -> None:
         found = await self._listed(parts)
         if set(parts.values()) == {EVERYTHING}:
-            self.named, self._live = set(found.foreign), found.live
+            self.named, self._live = found.named, found.live
+            self._others_work = bool(found.foreign)
             nothing = not found.unowned and not found.foreign
             self.idle = nothing and self._holdings.is_empty() and not self._lined_up
         of_the_dead = [
@@ -162,13 +182,15 @@ class Finder:
                 await markers.ring(self._store, bell, token)
 
     async def _listed(self, parts: dict[str, Within]) -> _Found:
-        found = _Found([], {}, set())
+        found = _Found([], {}, set(), set())
         for queue, part in parts.items():
             async for stored in self._store.list(names.marker_folder(queue), part):
                 run, holder = names.marker_run(stored.name), stored.meta.get("holder", "")
                 if run is None:
                     continue
                 found.live.add(run)
+                if holder:
+                    found.named.add(holder)
                 workflow = stored.meta.get("workflow", "")
                 if not self._holdings.serves(workflow, stored.meta.get("pin", "")):
                     continue  # never take what cannot be run

@@ -1,8 +1,8 @@
 """Waking parked runs whose time has come.
 
 Hints are named by time, so a list of `timers/` is cut off at the first that is not due. A worker
-lists them when one is due that it made itself or that the last list showed as the next, and once
-in a slow period for those that others have made since.
+lists them when one is due that it made itself or that the last list showed as the next; of those
+that others have made since it learns by its rounds.
 """
 
 from __future__ import annotations
@@ -21,23 +21,27 @@ AT_ONCE = 16  # runs woken side by side
 
 
 class Promoter:
-    """Looks for timer hints that are due.
+    """Looks for timer hints that are due."""
 
-    Args:
-        polling: whether hints of other workers are looked for too.
-    """
-
-    def __init__(self, store: Store, *, polling: bool) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._polling = polling
         self._dues: list[float] = []  # those known, a heap
-        self._list_at = 0.0
         self._looking = anyio.Lock()
 
     def expect(self, due: float) -> None:
         """A run was parked here until then."""
         if due not in self._dues[:1]:
             heapq.heappush(self._dues, due)
+
+    def learn(self, hint: str) -> bool:
+        """There is this hint, among others that are told in the order of names.
+
+        Returns:
+            Whether it is not due yet: those behind it need not be told.
+        """
+        with contextlib.suppress(ValueError):  # `never`, or a stranger's object
+            self.expect(moments.seconds(names.timer_due(hint)))
+        return self._is_later(hint)
 
     async def look(self) -> int:
         """Wake what is due, if anything may be; the number of runs woken.
@@ -51,28 +55,22 @@ class Promoter:
 
     def _is_time(self) -> bool:
         """Whether a hint may be due; asked all the time by a worker that has nothing to do."""
-        if self._dues and self._dues[0] <= self._store.now():
-            return True
-        return self._polling and self._store.system.boot() >= self._list_at
+        return bool(self._dues) and self._dues[0] <= self._store.now()
 
     async def _look(self) -> int:
-        now, boot = self._store.now(), self._store.system.boot()
-        pace = self._store.pace
-        self._list_at = boot + pace.slow * self._store.system.uniform(0.8, 1.2)
+        now = self._store.now()
         while self._dues and self._dues[0] <= now:
             heapq.heappop(self._dues)
-        return await self._promote(now)
+        return await self._promote()
 
-    def _expect_next(self, stamp: str) -> None:
-        with contextlib.suppress(ValueError):  # `never`, or a stranger's object
-            self.expect(moments.seconds(stamp))
+    def _is_later(self, hint: str) -> bool:
+        return names.timer_due(hint) > moments.stamp(self._store.now())
 
-    async def _promote(self, now: float) -> int:
-        until = moments.stamp(now)
+    async def _promote(self) -> int:
         due: list[Stored] = []
         async for stored in self._store.list(names.TIMERS):
-            if (stamp := names.timer_due(stored.name)) > until:
-                self._expect_next(stamp)
+            if self._is_later(stored.name):
+                self.learn(stored.name)
                 break
             due.append(stored)
         woken: list[str] = []

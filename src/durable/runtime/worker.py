@@ -26,6 +26,7 @@ from durable.runtime.lines import Lines
 from durable.runtime.neighbours import Neighbours
 from durable.runtime.peers import SHOWN_PERIOD, Peers
 from durable.runtime.promoter import Promoter
+from durable.runtime.rounds import Periods, Rounds
 from durable.runtime.runner import Runner
 from durable.runtime.scheduler import Scheduler
 from durable.runtime.sweeper import Sweeper
@@ -67,6 +68,8 @@ class Worker:
         self._holdings: Holdings
         self._finder: Finder
         self._promoter: Promoter
+        self._neighbours: Neighbours
+        self._rounds: Rounds
         self._follows = False
         self._parked: dict[str, str] = {}  # runs parked here and their queues, if they are followed
 
@@ -114,11 +117,12 @@ class Worker:
                 on_parked=self._on_parked, lines=self._lines,
             )  # fmt: skip
             dispatcher = Dispatcher(self.store, self._lines, label=self.options.label)
-            self._promoter = Promoter(self.store, polling=polling)
+            self._promoter = Promoter(self.store)
             peers = Peers(self.store, self._holdings, self.options, self.workflows)
+            periods = Periods.of(self.store.pace, self.options.terms)
             self._finder = Finder(
                 self.store, self._sweeper, self._holdings, peers, self.options,
-                dispatcher=dispatcher, lines=self._lines,
+                dispatcher=dispatcher, lines=self._lines, period=periods.queues,
             )  # fmt: skip
             self._finder.until_idle = until_idle
             # What is asked again at once when there is news.
@@ -126,22 +130,20 @@ class Worker:
                 self._poll: anyio.Event(),
                 self._finder.answer_own_bell: anyio.Event(),
             }
-            neighbours = Neighbours(
-                self.store,
-                self._sweeper,
-                period=min(
-                    self.store.pace.slow, self.options.terms.ttl + self.options.terms.margin
-                ),
-                own_id=lambda: self.id,
-                named=lambda: self._finder.named,
+            self._neighbours = Neighbours(
+                self.store, self._sweeper, own_id=lambda: self.id, named=lambda: self._finder.named
             )
+            self._rounds = Rounds(
+                self.store, periods.round, promoter=self._promoter, neighbours=self._neighbours,
+                listed_at=lambda: self._finder.listed_at,
+            )  # fmt: skip
             self._follows = not polling
             tasks.start_soon(self._repeat, self.store.pace.bell, self._promote)
             if polling:
                 tasks.start_soon(self._repeat, self.store.pace.slow, self._learn_anew)
                 tasks.start_soon(self._repeat, self.store.pace.bell, self._poll)
                 tasks.start_soon(self._repeat, SHOWN_PERIOD, peers.show)
-                tasks.start_soon(self._repeat, PROBE_PERIOD, self._watch, neighbours)
+                tasks.start_soon(self._repeat, PROBE_PERIOD, self._watch)
                 tasks.start_soon(self._repeat, TIDY_PERIOD, self._sweeper.tidy_hints)
                 if self.options.schedules:
                     tasks.start_soon(self._repeat, self.store.pace.bell, self._scheduler.look)
@@ -237,6 +239,7 @@ class Worker:
         if not self._lines.known:
             await self._lines.learn()  # before anything is taken
         if self._until_idle:
+            await self._rounds.look()
             await self._promoter.look()  # what is due now is not parked for long
         await self._finder.look()
         settled = self._scheduler.settled or not self.options.schedules
@@ -245,8 +248,9 @@ class Worker:
         if self._finder.idle and self._holdings.is_empty():
             self.stop()
 
-    async def _watch(self, neighbours: Neighbours) -> None:
-        if await neighbours.look():
+    async def _watch(self) -> None:
+        await self._rounds.look()
+        if await self._neighbours.look():
             self.nudge()
 
     # -- one run, here ----------------------------------------------------------------------------
