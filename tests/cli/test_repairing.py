@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.cli.command import FLOWS, Done
 
@@ -66,6 +69,42 @@ def test_many_are_shown_first_and_need_a_yes(cli: Cli, folder: Path) -> None:
     assert done.code == 0
     assert {run["run"]: run["done"] for run in done.document["runs"]} == {"a": True, "b": True}
     assert cli("list", "--status", "failed", "--json").document["runs"] == []
+
+
+def test_a_dry_run_does_nothing(cli: Cli) -> None:
+    """It says which runs these are, however they were chosen."""
+    _fail(cli, "a", "b")
+
+    for verb in ("retry", "restart", "purge"):
+        named = cli(verb, "a", "--dry-run")
+        chosen = cli(verb, "--failed", "--dry-run", "--json")
+        assert (named.code, named.out) == (0, f"a: nothing was done; without --dry-run: {verb}\n")
+        assert {run["run"]: run["done"] for run in chosen.document["runs"]} == {
+            "a": False, "b": False,
+        }  # fmt: skip
+    assert len(cli("list", "--status", "failed", "--json").document["runs"]) == 2
+
+
+def test_whoever_sits_at_a_terminal_is_asked(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What will be done is shown with the error of each run; anything but yes does nothing."""
+    _fail(cli, "a", "b")
+    monkeypatch.setattr("sys.stdin", Terminal("n\n" * 2 + "y\n" * 2))
+
+    for verb in (("retry", "--failed"), ("gc", "--older-than", "0s")):
+        refused = cli(*verb)
+        assert (refused.code, "nothing was done" in refused.err) == (2, True)
+        assert refused.out.count("RuntimeError: it is broken") == 2
+
+    assert cli("retry", "--failed").code == 0
+    _fail(cli, "a", "b")
+    assert cli("gc", "--older-than", "0s").out.endswith("] 2 runs purged, 20 objects\n")
+
+
+class Terminal(io.StringIO):
+    """Where somebody sits who types these lines."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_runs_are_named_or_chosen(cli: Cli) -> None:
@@ -147,6 +186,8 @@ def test_old_runs_are_collected(cli: Cli) -> None:
     _fail(cli, "a", "b")
 
     assert cli("gc", "--older-than", "30d").out == "0 runs purged, 0 objects\n"
-    assert cli("gc", "--older-than", "0s", "--dry-run").out == "2 runs would be purged\n"
+    dry = cli("gc", "--older-than", "0s", "--dry-run").out.splitlines()
+    assert [line.split()[0] for line in dry] == ["RUN", "a", "b", "2"]
+    assert dry[-1] == "2 runs would be purged"
     assert cli("gc", "--older-than", "0s", "--json").document["runs"] == 2
     assert cli("list").out == "no runs\n"

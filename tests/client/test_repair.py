@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from durable import gather, now, patched, random, step, uuid, workflow
-from durable.client import Client, reading
+from durable.client import Client, archives, purging, reading
 from durable.client.handles import Handle
 from durable.errors import Conflict, LeaseTaken, NotFound, RunFailed
 from durable.protocol import names, records
@@ -394,6 +395,34 @@ async def test_a_death_at_any_call_leaves_the_old_run_or_the_new(
             assert (await client.get(run)).instance == instance
             assert await _go_on(client, run) == ["a done", second, "c done"]
             assert ran == bodies
+        deaths += died
+    assert deaths > 5
+
+
+@pytest.mark.parametrize("purged", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_death_while_importing_is_made_good_by_importing_again(
+    mode: Mode, purged: bool
+) -> None:
+    """Also of a run that the store had, and that was purged; it is as it was exported."""
+    async with Client(Store(MemoryBackend())) as client:
+        broken.add("b")
+        await _fail(client)
+        archive = archives.read(await archives.export(client.store, "x"))
+    broken.clear()
+    deaths, died = 0, True
+    while died:
+        bucket = Bucket()
+        async with Client(Store(MemoryBackend(bucket))) as client:
+            if purged:
+                await _go_on(client)
+                await purging.purge(client.store, "x")
+            died = await dies(bucket, mode, deaths, lambda s: archives.write(s, archive))
+            with contextlib.suppress(Conflict):  # nothing but the answer was lost
+                await archives.write(client.store, archive)
+            assert [(r.id, r.status) async for r in client.list()] == [("x", "failed")]
+            again = archives.read(await archives.export(client.store, "x"))
+            assert (again.start, again.objects) == (archive.start, archive.objects)
         deaths += died
     assert deaths > 5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
@@ -118,14 +119,20 @@ def gc(arguments: argparse.Namespace) -> int:
 async def _gc(arguments: argparse.Namespace, age: float) -> tuple[int, int]:
     async with connect(arguments.store, patience=PATIENCE) as client:
         entries = [entry async for entry in purging.expired(client.store, age)]
+        runs = len({entry.run for entry in entries})  # each has one for each of its instances
+        asks = sys.stdin.isatty() and not arguments.yes
+        if entries and not arguments.json and (asks or arguments.dry_run):
+            selecting.preview([(e.run, e.workflow, e.status, e.ended, e.why) for e in entries])
         if arguments.dry_run:
-            return len(entries), 0
+            return runs, 0
+        if entries and asks and not arguments.json:
+            selecting.ask("purge", runs)
         objects = 0
         with selecting.progress("purge", len(entries), silent=arguments.json) as advance:
             for entry in entries:
                 objects += await purging.purge_ended(client.store, entry)
                 advance()
-        return len(entries), objects
+        return runs, objects
 
 
 # -- inside ----------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ async def each(
         UsageError: neither runs nor filters are given, or nobody is there to be asked.
     """
     runs = arguments.runs or await _chosen(client, arguments, word)
+    if arguments.dry_run:
+        return dict.fromkeys(runs, f"nothing was done; without --dry-run: {word}")
     done: dict[str, DurableError | str] = {}
     with progress(word, len(runs), silent=arguments.json or len(runs) < 2) as advance:
         for run in runs:
@@ -46,7 +48,8 @@ def report(arguments: argparse.Namespace, done: dict[str, DurableError | str]) -
     """Say what came of each run; the exit code is that of the first error."""
     failed = [error for error in done.values() if isinstance(error, DurableError)]
     if arguments.json:
-        output.document({"runs": [_document(run, said) for run, said in done.items()]})
+        runs = [_document(run, said, done=not arguments.dry_run) for run, said in done.items()]
+        output.document({"runs": runs})
     else:
         for run, said in done.items():
             text = said.message if isinstance(said, DurableError) else said
@@ -54,10 +57,10 @@ def report(arguments: argparse.Namespace, done: dict[str, DurableError | str]) -
     return exits.code_of(failed[0]) if failed else exits.DONE
 
 
-def _document(run: str, said: DurableError | str) -> dict[str, object]:
+def _document(run: str, said: DurableError | str, *, done: bool) -> dict[str, object]:
     if isinstance(said, DurableError):
         return {"run": run, "done": False, "error": {"code": said.code, "message": said.message}}
-    return {"run": run, "done": True, "said": said}
+    return {"run": run, "done": done, "said": said}
 
 
 # -- choosing --------------------------------------------------------------------------------------
@@ -80,19 +83,36 @@ async def _chosen(client: Client, arguments: argparse.Namespace, word: str) -> S
 
 
 def _confirm(arguments: argparse.Namespace, word: str, runs: Sequence[RunSummary]) -> None:
-    if arguments.yes:
+    if arguments.yes or arguments.dry_run:
         return
     if not arguments.json:
-        rows = [(r.id, r.workflow, str(r.status), output.moment(r.ended)) for r in runs[:SHOWN]]
-        output.table(("run", "workflow", "status", "ended"), rows)
-        if len(runs) > SHOWN:
-            print(f"and {len(runs) - SHOWN} more")
+        preview([(r.id, r.workflow, r.status, r.ended, r.status.reason) for r in runs])
     if arguments.json or not sys.stdin.isatty():
         raise UsageError(
             f"{len(runs)} runs would be chosen to {word}: nothing was done",
             hint="say --yes to do it",
         )
-    if input(f"{word} these {len(runs)} runs? [y/N] ").strip().lower() not in {"y", "yes"}:
+    ask(word, len(runs))
+
+
+def preview(runs: Sequence[tuple[str, str, str, float | None, str]]) -> None:
+    """What will be done to which runs: of each its id, workflow, status, end, and why."""
+    rows = [
+        (run, workflow, status, output.moment(ended), output.cut(why))
+        for run, workflow, status, ended, why in runs[:SHOWN]
+    ]
+    output.table(("run", "workflow", "status", "ended", "why"), rows)
+    if len(runs) > SHOWN:
+        print(f"and {len(runs) - SHOWN} more")
+
+
+def ask(word: str, runs: int) -> None:
+    """Ask whoever sits at the terminal.
+
+    Raises:
+        UsageError: they do not say yes.
+    """
+    if input(f"{word} these {runs} runs? [y/N] ").strip().lower() not in {"y", "yes"}:
         raise UsageError("nothing was done")
 
 

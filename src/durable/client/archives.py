@@ -16,7 +16,7 @@ from durable.errors import Conflict, UsageError
 from durable.protocol import moments, names, records
 from durable.protocol.records import History, Result, Start
 from durable.protocol.singletons import ending
-from durable.store import Refused, Store
+from durable.store import Refused, Store, Stored
 from durable.store.memory import MemoryBackend
 from durable.system import System
 
@@ -108,11 +108,15 @@ def read(content: bytes) -> Archive:
 async def write(store: Store, archive: Archive) -> None:
     """Put the run into this store, `start` last. Nobody executes it: see `Client.retry`.
 
+    One that was cut off is done again by importing again.
+
     Raises:
         Conflict: the store has a run of that id.
+        NeedsAttention: what stands in the place of `start` is damaged.
     """
     run, start = archive.run, archive.start
-    if await store.read(names.start(run)) is not None:
+    there = await store.read(names.start(run))
+    if there is not None and not reading.decode_start(run, there).tombstone:
         raise _taken(run)
     for one in archive.objects:
         body = b64decode(one.base64)
@@ -120,14 +124,26 @@ async def write(store: Store, archive: Archive) -> None:
             body = msgspec.json.format(bytes(one.record), indent=-1)  # as it was, without spaces
         name = names.instance_folder(run, start.instance) + one.name
         await store.create(name, body, nonce=one.nonce)
-    written = await store.create(names.start(run), records.encode(start), nonce=start.nonce)
-    if isinstance(written, Refused):
-        raise _taken(run)
     result = archive.result
     if result is not None:
         entry = History.of(run, start, result, why=ending(result), nonce=start.nonce)
         name = names.history(moments.stamp(result.time), run)
         await store.create(name, records.encode(entry), nonce=entry.nonce)
+    await _write_start(store, run, there, start)
+
+
+async def _write_start(store: Store, run: str, there: Stored | None, start: Start) -> None:
+    """In the place of nothing, or of the tombstone that is there."""
+    name, body = names.start(run), records.encode(start)
+    if there is None:
+        written = await store.create(name, body, nonce=start.nonce)
+    else:
+        earlier = there.meta.get("nonce", "")
+        written = await store.replace(
+            name, there.generation, body, nonce=start.nonce, earlier=earlier
+        )
+    if isinstance(written, Refused):
+        raise _taken(run)
 
 
 async def unpacked(archive: Archive) -> Store:

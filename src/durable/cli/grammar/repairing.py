@@ -31,6 +31,7 @@ def _choosing(parser: Parser) -> None:
         )
     parser.add_argument("--since", metavar="DURATION", help="runs that ended in the last 1d, 2h")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="only say which runs these are")
     reason(parser)
 
 
@@ -75,4 +76,5 @@ def purge(commands: Commands) -> None:
 def gc(commands: Commands) -> None:
     parser = command(commands, "gc", "repairing", "purge the runs that ended long ago")
     parser.add_argument("--older-than", required=True, metavar="DURATION", help="30d, 12h")
-    parser.add_argument("--dry-run", action="store_true", help="only count them")
+    parser.add_argument("--dry-run", action="store_true", help="only show and count them")
+    parser.add_argument("--yes", action="store_true", help="do not ask at a terminal")
