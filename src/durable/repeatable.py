@@ -93,7 +93,7 @@ def _place(word: str, key: str | None) -> str | None:
     scope = calling_scope(word)
     if scope is None:
         return None
-    return f"{scope.execution.origin.instance}\n{_reserve(scope, word, key)}"
+    return f"{scope.execution.chance.instance}\n{_reserve(scope, word, key)}"
 
 
 def _reserve(scope: Scope, word: str, key: str | None) -> str:

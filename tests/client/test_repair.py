@@ -256,6 +256,34 @@ async def test_a_fork_shares_the_past_up_to_a_call(client: Client) -> None:
     assert [r.tags async for r in client.list() if r.id == "y"] == [{"forked-from": "x"}]
 
 
+@workflow
+async def lucky() -> list[str]:
+    seen = []
+    for number in range(3):
+        seen += [str(uuid()), str(random())]
+        await work(f"{number} {seen[-1]}")
+    return [*seen, str(uuid())]
+
+
+async def test_a_fork_has_the_chance_of_what_it_shares_and_then_its_own(client: Client) -> None:
+    """Recorded arguments fit, and no new id is one that the other run has; a fork's fork too."""
+    old = await client.run(lucky.options(id="x"))
+    await client.fork("x", "toil.3", new_id="y")
+    young = await client.run(lucky.options(id="y"))
+    await client.fork("y", "toil.2", new_id="z")
+    youngest = await client.run(lucky.options(id="z"))
+    await client.fork("y", "toil.3", new_id="yy")
+    last = await client.run(lucky.options(id="yy"))
+
+    # The third pair is drawn once all that is shared, `toil.1` and `toil.2`, is handed over.
+    assert young[:4] == old[:4]
+    assert youngest[:2] == old[:2]
+    assert not {*young[4:], *youngest[2:]} & {*old[2:]}
+    assert not {*young[4:]} & {*youngest[4:]}
+    assert last[:4] == old[:4]
+    assert not {*last[4:]} & {*young[4:], *old[4:]}
+
+
 async def test_a_fork_may_have_another_input(client: Client) -> None:
     """The recorded past stays, what follows sees the new input."""
     await _go_on(client)

@@ -21,6 +21,7 @@ REQUIRED = {
     "records.Debounce": "key due latest",
     "records.Start": "workflow input instance nonce",
     "records.Origin": "instance created",
+    "records.Fork": "instance epoch",
     "records.Slept": "n path",
     "records.Step": "path name outcome epoch n nonce time",
     "records.Group": "k epoch nonce time steps",

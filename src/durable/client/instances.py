@@ -19,7 +19,7 @@ from durable.errors import Conflict
 from durable.protocol import instances, names, records
 from durable.protocol.names import Fact
 from durable.protocol.queues import DEBOUNCE_PATH, SLOT_PATH
-from durable.protocol.records import NEVER, Start, Step
+from durable.protocol.records import NEVER, Fork, Start, Step
 from durable.protocol.singletons import LOCK_PATH
 from durable.runtime import flags, markers
 from durable.runtime.branches import map_in
@@ -67,9 +67,8 @@ class Copy:
             steps.append(self.extra)
             name = names.step(self.run, self.instance, self.extra.path)
             await self._create(name, self.extra.nonce, self.extra)
-        epochs = {e.epoch for e in facts.epochs} | facts.recorded_epochs()
         claim = instances.closing_epoch(
-            epochs,
+            facts.all_epochs(),
             steps,
             said=self.said,
             nonce=store.system.token(),
@@ -132,6 +131,12 @@ class Copy:
         return keeps
 
 
+def forked(facts: Facts, start: Start) -> Start:
+    """The request of a fork: from the end of what it shares on it has a chance of its own."""
+    fork = Fork(start.instance, instances.closing_number(facts.all_epochs()))
+    return msgspec.structs.replace(start, forks=[*start.forks, fork])
+
+
 def anew(store: Store, start: Start, *, keeps: bool, **changes: Any) -> Start:
     """The same request for a new instance, whose time to its deadline begins now.
 
@@ -153,7 +158,8 @@ def anew(store: Store, start: Start, *, keeps: bool, **changes: Any) -> Start:
     return msgspec.structs.replace(
         start, instance=random_id(store.system), nonce=store.system.token(), created=now,
         deadline=now + start.deadline - start.created if start.deadline else NEVER,
-        origin=start.first() if keeps else None, **changes,
+        origin=start.first() if keeps else None, forks=start.forks if keeps else [],
+        **changes,
     )  # fmt: skip
 
 

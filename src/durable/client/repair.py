@@ -112,6 +112,8 @@ class Repair:
             tags={**facts.start.tags, "forked-from": id}, parent=None, dedup_key="",
             debounce=None,
         )  # fmt: skip
+        if kept:
+            start = instances.forked(facts, start)
         said = _said(f"fork of {id}", by, reason)
         copy = instances.Copy(
             store=self.store, source=id, facts=facts, run=run, instance=start.instance,

@@ -80,7 +80,7 @@ async def compare(
     execution = Execution(
         around=_nothing_but_reading(store, observe), definition=definition, run_id=run,
         instance=facts.start.instance, epoch=0, journal=facts.journal(), args=args, kwargs=kwargs,
-        origin=facts.start.first(), version=facts.start.workflow_version,
+        origin=facts.start.first(), forks=facts.start.forks, version=facts.start.workflow_version,
         cancel=facts.cancel, undos=undoing.by_path(facts.undos),
     )  # fmt: skip
     await execution.run_to_end()

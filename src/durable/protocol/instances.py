@@ -89,6 +89,11 @@ def before(order: Iterable[Step], call: str, run: str) -> Past:
     )
 
 
+def closing_number(epochs: Collection[int]) -> int:
+    """The number of the claim that stands behind a copy; see `closing_epoch`."""
+    return max(epochs, default=1) + 1
+
+
 def closing_epoch(
     epochs: Collection[int],
     kept: Iterable[Step],
@@ -105,8 +110,7 @@ def closing_epoch(
         said: who made the new instance and why.
         patches: what `patched` has said yes to; records that are left out may have told it.
     """
-    number = max(epochs, default=1) + 1
     return Epoch(
-        epoch=number, worker="", label=said, why="wake", nonce=nonce, time=now, seen=seen(kept),
-        patches=sorted(patches),
+        epoch=closing_number(epochs), worker="", label=said, why="wake", nonce=nonce, time=now,
+        seen=seen(kept), patches=sorted(patches),
     )  # fmt: skip

@@ -49,6 +49,10 @@ class Journal:
     groups: int = 0
     closed: set[str] = field(default_factory=set)
 
+    def recorded_up_to(self, epoch: int) -> int:
+        """How many outcomes these owners recorded; copied to another instance, they stand first."""
+        return sum(step.epoch <= epoch for step in self.order)
+
     def open_calls(self) -> set[str]:
         """Paths of the calls that have begun to wait, and of which no record tells the end."""
         over = self.closed | {step.path for step in self.order}

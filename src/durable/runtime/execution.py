@@ -37,12 +37,13 @@ import msgspec
 from durable.errors import StoreError, UsageError
 from durable.protocol import failures
 from durable.protocol.journal import Journal
-from durable.protocol.records import Cancel, Origin, Step, Take, Undo, Wait
+from durable.protocol.records import Cancel, Fork, Origin, Step, Take, Undo, Wait
 from durable.runtime import cleanup
 from durable.runtime.bodies import Bodies
 from durable.runtime.calls import Call, StepCall
 from durable.runtime.cancellations import Cancellations
 from durable.runtime.cancelling import Cancelling
+from durable.runtime.chance import Chance, Share
 from durable.runtime.children import Children
 from durable.runtime.closing import Closing, Finished, LateRecord, Stopped
 from durable.runtime.definitions import WorkflowDefinition
@@ -83,6 +84,7 @@ class Execution:
         args: of the workflow function, decoded; `kwargs` as well.
         deadline: when the run fails unless it is over, in store time; 0: never.
         origin: the instance that the record was first made in, and when; default: this one.
+        forks: by which it came to this instance, the earliest first.
         version: of the workflow, as the run was started.
         cancel: the cancellation that was asked for before.
         tick: of the schedule that started the run; 0: none did.
@@ -101,6 +103,7 @@ class Execution:
         ownership: what is stamped on the records.
         publishing: the progress that it publishes; flushed by its owner at the end.
         patches: what `patched` decides.
+        chance: what `random` and `uuid` draw from.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class Execution:
         kwargs: dict[str, object],
         deadline: float = 0.0,
         origin: Origin | None = None,
+        forks: Iterable[Fork] = (),
         version: str = "",
         cancel: Cancel | None = None,
         tick: float = 0.0,
@@ -131,13 +135,15 @@ class Execution:
             run_id=run_id, instance=instance, workflow=definition.name, epoch=epoch, tick=tick,
             version=version,
         )  # fmt: skip
-        self.origin = origin or Origin(instance, 0.0)
+        origin = origin or Origin(instance, 0.0)
         order = [step.path for step in journal.order]
         self.turnstile = Turnstile(order, lambda: self.spawn(self._dispatch))
+        shares = [Share(journal.recorded_up_to(f.epoch), f.instance) for f in forks]
+        self.chance = Chance(origin.instance, shares, self.turnstile.passed)
         self._definition = definition
         self._args = args
         self._kwargs = kwargs
-        self._root = Scope(self, "", time=self.origin.created)
+        self._root = Scope(self, "", time=origin.created)
         self._tasks: anyio.abc.TaskGroup | None = None
         self._touches = self._looked = 0
         self._looking = False

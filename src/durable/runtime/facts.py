@@ -137,6 +137,10 @@ class Facts:
         journal.groups = max((group.k for group in self.groups), default=0)
         return journal
 
+    def all_epochs(self) -> set[int]:
+        """Those of every owner that is known to have been."""
+        return {claim.epoch for claim in self.epochs} | self.recorded_epochs()
+
     def recorded_epochs(self) -> set[int]:
         """The epochs in which anything was recorded."""
         kept = (self.steps, self.attempts, self.waits, self.takes)

@@ -197,8 +197,8 @@ class Runner:
             definition=definition, run_id=self.run, instance=facts.start.instance,
             epoch=epoch, journal=journal, args=args, kwargs=kwargs,
             deadline=facts.start.deadline, version=facts.start.workflow_version,
-            origin=facts.start.first(), cancel=facts.cancel, tick=facts.start.tick,
-            takes=facts.takes, events=facts.events,
+            origin=facts.start.first(), forks=facts.start.forks, cancel=facts.cancel,
+            tick=facts.start.tick, takes=facts.takes, events=facts.events,
             passed=lambda wait: self._custody.passed(facts, wait),
             undos=undoing.by_path(facts.undos), over=self._given_up(facts.cancel),
         )  # fmt: skip

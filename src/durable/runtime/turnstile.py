@@ -141,6 +141,10 @@ class Turnstile:
         """Whether every recorded outcome has been handed over."""
         return not self._place and not self._awaited
 
+    def passed(self, count: int) -> bool:
+        """Whether the first so many recorded outcomes have been handed over."""
+        return self._lowest_remaining() >= count
+
     @property
     def replaying(self) -> bool:
         """Whether recorded outcomes remain and nothing new was recorded yet."""

@@ -38,6 +38,7 @@ from durable.protocol.records.runs import NEVER as NEVER
 from durable.protocol.records.runs import Cancel as Cancel
 from durable.protocol.records.runs import Debounce as Debounce
 from durable.protocol.records.runs import Epoch as Epoch
+from durable.protocol.records.runs import Fork as Fork
 from durable.protocol.records.runs import Holder as Holder
 from durable.protocol.records.runs import LockRequest as LockRequest
 from durable.protocol.records.runs import Origin as Origin

@@ -77,6 +77,7 @@ class Start(msgspec.Struct, omit_defaults=True):
     origin: Origin | None = None  # of the records that were kept from an earlier instance
     dedup_key: str = ""  # of the runs of its queue that carry it one goes on
     debounce: Debounce | None = None
+    forks: list[Fork] = []  # by which it came to its past, the earliest first
 
     @property
     def pin(self) -> str:
@@ -98,6 +99,13 @@ class Origin(msgspec.Struct, array_like=True):
 
     instance: str
     created: float
+
+
+class Fork(msgspec.Struct, array_like=True):
+    """Up to this epoch the record is another run's, made for this instance: see `Epoch`."""
+
+    instance: str
+    epoch: int
 
 
 class Epoch(msgspec.Struct, omit_defaults=True):
