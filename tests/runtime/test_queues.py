@@ -325,6 +325,22 @@ async def test_a_death_at_any_call_loses_and_leaks_nothing(index: int) -> None:
                 await anyio.sleep(1)
 
 
+async def test_a_dispatcher_without_room_still_dispatches() -> None:
+    """Its one place is taken; a start finds a free slot, and the other worker, within seconds."""
+    async with world() as w:
+        first = await worker(w, concurrency=1)
+        await w.start("a", send, 300.0)
+        await w.until(lambda: bodies == ["a"])
+        await worker(w, concurrency=1)
+        await anyio.sleep(10)
+        began = anyio.current_time()
+        await w.start("b", send, 1.0)
+        assert await w.result("b") == "b"
+
+        assert first.worker.runners.keys() == {"a"}
+        assert anyio.current_time() - began < 10
+
+
 async def test_until_idle_waits_for_the_line() -> None:
     """A worker that ends when nothing is left does not leave runs in the line."""
     async with world() as w:

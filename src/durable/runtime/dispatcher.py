@@ -3,7 +3,8 @@
 Several dispatchers would be as right as one; see durable.protocol.queues. Who holds the lease
 `leases/queue-<queue>` looks when the queue's bell rang, and once in a slow period. The lease is
 renewed by looking and by nothing else, so it needs no task, and nobody relies on it. A run that
-ends hands its slot on by itself.
+ends hands its slot on by itself. Who finds a ring and the lease in other hands looks once more
+when that would have run out: its holder may have died before it looked.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import msgspec
 from durable import catalog
 from durable.errors import UsageError
 from durable.protocol import primitives, records
-from durable.protocol.leases import TTL_DEFAULT, Terms
+from durable.protocol.leases import TTL_DEFAULT, Terms, margin
 from durable.protocol.primitives import LEASES, NOTHING, LeaseRecord
 from durable.runtime.lines import Lines
 from durable.store import Store, Stored, Written
 
+LASTS = TTL_DEFAULT + margin(TTL_DEFAULT) + 0.1  # seconds; just after that it may be taken
 TIDY_PERIOD = 60.0  # seconds between two looks for slots that nobody needs
 
 
@@ -36,10 +38,27 @@ class Dispatcher:
         self._holder = primitives.digest_of(store.system.token())
         self._renew_at: dict[str, float] = {}  # of the leases that are ours
         self._tidy_at: dict[str, float] = {}
+        self._doubt_at: dict[str, float] = {}  # when the leases of others may have run out
 
-    async def look(self, queue: str) -> bool:
-        """Dispatch, if this is ours to do; whether to look again soon, because of a rate."""
-        if queue not in self._lines.limited or not await self._is_ours(queue):
+    @property
+    def own(self) -> list[str]:
+        """The queues that this worker was the last to look after, as far as it knows."""
+        return list(self._renew_at)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether somebody who was to look may have died instead: it is time to look again."""
+        now = self._store.system.boot()
+        return any(now >= at for at in self._doubt_at.values())
+
+    async def look(self, queue: str, *, rung: bool) -> bool:
+        """Dispatch, if this is ours to do; whether to look again soon, because of a rate.
+
+        Args:
+            rung: something may be there that nobody has looked at.
+        """
+        self._doubt_at.pop(queue, None)
+        if queue not in self._lines.limited or not await self._is_ours(queue, rung=rung):
             return False
         slots = await self._lines.slots(queue, asked=False)
         if slots is None:
@@ -58,7 +77,7 @@ class Dispatcher:
         slots = await self._lines.slots(queue, asked=False)
         return slots is not None and not slots.paused and bool(await slots.waiting(1))
 
-    async def _is_ours(self, queue: str) -> bool:
+    async def _is_ours(self, queue: str, *, rung: bool) -> bool:
         now = self._store.system.boot()
         if now < self._renew_at.get(queue, 0.0):
             return True
@@ -70,6 +89,9 @@ class Dispatcher:
             return True
         if record is None:
             self._renew_at.pop(queue, None)
+            if rung and stored is not None:
+                age = self._store.now() - stored.updated
+                self._doubt_at[queue] = now + max(0.0, LASTS - age)
             return False
         body = records.encode(record)
         answer = await catalog.put(self._store, name, stored, body, nonce=record.nonce)

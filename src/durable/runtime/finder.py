@@ -78,6 +78,8 @@ class Finder:
         self._period = period
         self._others_work = False  # others hold runs that this worker could carry
         self._lined_up = False  # runs wait for a slot
+        self._is_new = True  # it has not looked yet
+        self._heard: dict[str, int] = {}  # rings that were answered by dispatching alone
         self._live: set[str] = set()  # runs that had a marker when all were last listed
         self._list_at = 0.0
         self._whole_at = 0.0
@@ -91,8 +93,11 @@ class Finder:
         """One poll: the bells, and a list where one is due."""
         system, pace = self._store.system, self._store.pace
         rung = self._holdings.room > 0 and await self._queue_bells()
-        if rung or system.boot() >= self._list_at:
-            await self._list_now(whole=rung or system.boot() >= self._whole_at)
+        if not self._holdings.room:
+            await self._dispatch_for_others()
+        look = rung or self._dispatcher.is_in_doubt
+        if look or system.boot() >= self._list_at:
+            await self._list_now(whole=look or system.boot() >= self._whole_at, rung=rung)
         if system.boot() >= self._attention_at:
             woken = await self._look_at_attention()
             if woken:  # take them before workers of the code that gave up do, or try again soon
@@ -100,13 +105,13 @@ class Finder:
             pause = pace.busy if woken else ATTENTION_SLOWER * pace.slow
             self._attention_at = system.boot() + pause
 
-    async def _list_now(self, *, whole: bool) -> None:
+    async def _list_now(self, *, whole: bool, rung: bool = False) -> None:
         system, pace = self._store.system, self._store.pace
         planned, soon = system.boot() + pace.busy, False
         self._list_at = planned
         if whole or self.until_idle or not self._is_busy():
             self._whole_at = planned
-            soon = await self._dispatch()
+            soon = await self._dispatch(rung=rung)
             await self._list(dict.fromkeys(self._options.queues, EVERYTHING))
             self.listed_at = planned - pace.busy
             if self._whole_at == planned:  # else: somebody was in a hurry meanwhile
@@ -126,14 +131,23 @@ class Finder:
             return system.boot() + self._store.pace.busy * system.uniform(0.8, 1.2)
         return system.boot() + self._period * system.uniform(0.9, 1.0)
 
-    async def _dispatch(self) -> bool:
+    async def _dispatch(self, *, rung: bool) -> bool:
         """Give slots to runs that wait for one, so that the list that follows shows them."""
         soon, self._lined_up = False, False
+        rung, self._is_new = rung or self._is_new, False
         for queue in self._options.queues:
-            soon |= await self._dispatcher.look(queue)
+            soon |= await self._dispatcher.look(queue, rung=rung)
             if self.until_idle:
                 self._lined_up |= await self._dispatcher.is_anybody_waiting(queue)
         return soon
+
+    async def _dispatch_for_others(self) -> None:
+        """Without room the bells are left to others, who leave the dispatching to this worker."""
+        for queue in self._dispatcher.own:
+            bell = await self._store.read(names.queue_bell(queue))
+            if bell is not None and bell.generation != self._heard.get(queue):
+                self._heard[queue] = bell.generation
+                await self._dispatcher.look(queue, rung=True)
 
     def _is_busy(self) -> bool:
         """Whether there is work, and room for more of it."""
