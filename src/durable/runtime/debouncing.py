@@ -136,8 +136,7 @@ async def close(store: Store, run: str, start: Start) -> Start | Parked | Change
             return Changed()
         if there.debounce is None or there.debounce.closed:
             return there
-        # Told as the hint's name tells it: one that wakes the run finds it due.
-        if moments.stamp(there.debounce.due) > moments.stamp(store.now()):
+        if there.debounce.due > store.now():
             await _begin_wait(store, run, there)
             return Parked(DEBOUNCE_PATH, there.debounce.due, why(there))
         debounce = msgspec.structs.replace(there.debounce, closed=True)
