@@ -198,13 +198,13 @@ def _claims(state: State, owner: Owner, rule: Rule) -> tuple[str, State]:
     log = rule(owner.listed, state.claims)
     claims = state.claims
     if epoch > 1:
-        claims += (Claim(epoch, _summary(owner.listed)),)
+        claims += (Claim(epoch, summary(owner.listed)),)
     after = state._replace(owner=owner._replace(epoch=epoch, log=log), claims=claims)
     told = ", ".join(r.path for r in log) or "nothing"
     return f"it claims epoch {epoch} and hands over {told}", _told(after, log)
 
 
-def _summary(records: frozenset[Record]) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+def summary(records: frozenset[Record]) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     """What the code writes into a claim."""
     made = journal.seen(
         Step(path=r.path, name="", outcome="value", epoch=r.epoch, n=r.n, nonce="x", time=0.0)

@@ -8,6 +8,7 @@ The words it is written in (see `Vocabulary` in harness.py):
 
     s(i, ...)   a step that succeeds        f(i)  one that fails        r(i)  fails, then succeeds
     u(i)        one that is undone unless the run completes
+    c(i, ...)   a cheap one, recorded together with others, with another value each time
     note(x)     awaits x, logs what came    log(x), seen(), pick(n)     the log, read and written
     gather, dmap   durable.gather, durable.map
 """
@@ -31,6 +32,7 @@ class Writer:
     Attributes:
         native: asyncio's own constructs may be used.
         cancelled: the run may be cancelled; some statements have to do with that.
+        cheap: of a hundred steps so many are recorded together with others.
         layers: most tasks between a call and the reader of its outcome.
     """
 
@@ -38,6 +40,7 @@ class Writer:
     native: bool
     layers: int = 2
     cancelled: bool = False
+    cheap: int = 0
     lines: list[str] = field(default_factory=list)
     indent: int = 1
     budget: int = SIZE
@@ -60,8 +63,10 @@ class Writer:
         self.budget -= 1
         i = self.name("")
         kind = self.chance.choice("sssuuffr" if self.cancelled else "sssssffr")
-        if kind == "s" and self.chance.random() < 0.3:
-            return f"s({i}, seen())"
+        if kind == "s" and self.cheap and self.chance.randrange(100) < self.cheap:
+            kind = "c"
+        if kind in "sc" and self.chance.random() < 0.3:
+            return f"{kind}({i}, seen())"
         return f"{kind}({i})"
 
     def noted(self) -> str:
@@ -339,9 +344,13 @@ class Writer:
         self.attempt(lambda d: self.put(f"log(await {task})"), depth)
 
 
-def program(seed: int, *, native: bool, layers: int = 2, cancelled: bool = False) -> str:
+def program(
+    seed: int, *, native: bool, layers: int = 2, cancelled: bool = False, cheap: int = 0
+) -> str:
     """The source of one workflow function without arguments, named `program`."""
-    writer = Writer(random.Random(seed), native=native, layers=layers, cancelled=cancelled)
+    writer = Writer(
+        random.Random(seed), native=native, layers=layers, cancelled=cancelled, cheap=cheap
+    )
     writer.put("log('begin')")
     while writer.budget > 0:
         writer.statement(0)

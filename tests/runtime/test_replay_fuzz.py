@@ -86,6 +86,28 @@ def test_programs(backend: str) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 300)
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_programs_with_cheap_steps(backend: str) -> None:
+    """So it is, from what is recorded on, if outcomes are recorded together and later."""
+    happened: Counter[str] = Counter()
+
+    for seed in seeds():
+        cheap, cancelled = [40, 80][seed % 2], bool(seed // 2 % 2)
+        source = program(seed, native=backend == "asyncio", cheap=cheap, cancelled=cancelled)
+        live = tried(backend, source, seed, [])
+        for crashes in crash_lines(random.Random(seed), live.executions[0].calls):
+            line = tried(backend, source, seed, crashes)
+            happened["late"] += sum(isinstance(e.closing, LateRecord) for e in line.executions)
+            happened["lost"] += sum(len(e.unrecorded) for e in line.executions)
+
+    print(f"{backend}: {dict(happened)}")
+    assert happened["late"] > 0
+    assert happened["lost"] > 0
+
+
+# Programs leave tasks and coroutines behind; that is their business.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 300)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_cancelled_programs(backend: str) -> None:
     """So it is when the run is cancelled at any time, and its owner crashes at any call then."""
     happened: Counter[str] = Counter()

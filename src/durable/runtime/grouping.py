@@ -140,6 +140,8 @@ class Groups:
             return Stopped("store", error=e)
         if isinstance(written, Refused):
             return LateRecord(group.steps[0].path)
+        if not self._around.trusted():
+            return Stopped("lease")  # it may have landed late: its successor knows where it stands
         if self._sending is group:
             self._acknowledged(group)
         return None
