@@ -10,13 +10,15 @@ import pytest
 from msgspec import Raw
 
 import durable
+from durable.client import Client, Handle
 from durable.decorators import step, workflow
-from durable.errors import InvalidArguments, InvalidDefinition, RunCancelled
+from durable.errors import InvalidArguments, InvalidDefinition, NeedsAttention, RunCancelled
 from durable.protocol import names, records
 from durable.protocol.records import Undo
 from durable.protocol.retries import Retry
 from durable.runtime.closing import Closing, Finished
 from durable.runtime.execution import Execution
+from durable.store import Refused
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import INSTANCE, RUN, Run, a_step, a_workflow, value_of
@@ -641,6 +643,66 @@ async def test_a_worker_that_does_not_know_the_step(caplog: Any) -> None:
             "'gone.1' was not undone: LookupError: "
             "no step 'saga-test gone' with an undo action is defined here"
         )
+
+
+# -- a run that needs attention -------------------------------------------------------------------
+
+
+@durable.step(name="saga-test kill", attempts=1)
+async def kill() -> None:
+    did.append(("kill", ""))
+    await anyio.sleep_forever()
+
+
+@durable.workflow(name="saga-test deadly")
+async def deadly() -> None:
+    await book("a")
+    await kill()
+
+
+@pytest.mark.anyio
+async def test_a_run_that_kills_its_process_is_undone_when_it_is_cancelled() -> None:
+    """Not before: it is not over, and the next code may bring it to its end."""
+    async with world() as w:
+        await w.start("r", deadly)
+        while not w.hints("attention/"):
+            process, before = await w.process(), did.count(("kill", ""))
+            while did.count(("kill", "")) == before and not w.hints("attention/"):
+                await anyio.sleep(1)
+            if not w.hints("attention/"):
+                process.kill()
+        assert did == [("book", "a"), *[("kill", "")] * did.count(("kill", ""))]
+        tried = len(did)
+
+        handle = Handle[None](w.store, "r", (await w.facts("r")).start)
+        assert await handle.cancel(wait=True, timeout=600) == "cancelled"
+
+        assert did[tried:] == [("give back", "a", 1, "key a")]
+
+
+@pytest.mark.anyio
+async def test_a_damaged_run_is_undone_once_it_can_be_read() -> None:
+    """Cancelled before, it still needs attention: what it did is not known for certain."""
+    async with world() as w:
+        start = await w.start("r", deadly)
+        first = await w.process()
+        await w.until(lambda: ("kill", "") in did)
+        first.kill()
+        foreign = names.step("r", start.instance, "strange.1")
+        written = await w.store.create(foreign, b"no record", nonce="n")
+        await w.process()
+        assert (await w.attention("r")).reason == "corrupt"
+
+        handle = Handle[None](w.store, "r", start)
+        with pytest.raises(NeedsAttention):
+            await handle.cancel(wait=True, timeout=600)
+        assert did == [("book", "a"), ("kill", "")]
+
+        assert not isinstance(written, Refused)
+        await w.store.delete(foreign, written.generation)
+        await Client(w.store).retry("r")
+        assert (await handle.cancel(wait=True, timeout=600)) == "cancelled"
+        assert did[2:] == [("give back", "a", 1, "key a")]
 
 
 # -- at decoration, and at the call ----------------------------------------------------------------
