@@ -11,6 +11,8 @@ import pytest
 
 from durable import workflow
 from durable.client import Client, purging
+from durable.errors import NotFound
+from durable.protocol import names
 from durable.store import Store
 from durable.store.gcs import GcsBackend, Place
 from durable.store.memory import Bucket
@@ -89,21 +91,33 @@ async def test_b29_no_object_is_hot() -> None:
     assert statuses == [200] * STEPS
 
 
+@pytest.mark.parametrize("reused", [False, True])
 async def test_b35_a_write_that_lands_after_the_purge_means_nothing(
-    client: Client, store: Store, server: Handle
+    client: Client, store: Store, place: Place, server: Handle, reused: bool
 ) -> None:
-    """It lies in the folder of an instance that is over; the id's new run never sees it.
+    """It lies in the folder of an instance that is over: the id stays free, or its new run never
+    sees it. Purging the id once more removes it.
 
     B35, slatedb's RFC 0026.
     """
-    server.service.faults.add(Fault("late", verb="insert", times=1, nth=3))  # the first step
+    old = await client.start(checkout.options(id="x"), "A-1")
+    step = names.step("x", old.instance, "charge.1")
+    fault = Fault("late", verb="insert", name=f"{place.prefix}{step}", times=1)
+    server.service.faults.add(fault)
     await client.run(checkout.options(id="x"), "A-1")
     await purging.purge(store, "x")
     shop.ran.clear()
+    handle = await client.start(checkout.options(id="x"), "B-2") if reused else None
 
-    landed = server.land()
-    value = await client.run(checkout.options(id="x"), "B-2")
+    assert server.land() == 1
+    assert [s.name async for s in store.list(f"runs/x/{old.instance}/")] == [step]
 
-    assert landed == 1
-    assert value == ("receipt B-2", 3)
-    assert shop.ran == ["charge B-2", "deliver B-2"]
+    if handle is None:
+        with pytest.raises(NotFound):
+            await client.get("x")
+    else:
+        assert await client.run(checkout.options(id="x"), "B-2") == ("receipt B-2", 3)
+        assert (await client.get("x")).instance == handle.instance
+        assert shop.ran == ["charge B-2", "deliver B-2"]
+    assert await purging.purge(store, "x") >= 1
+    assert [stored.name async for stored in store.list("runs/")] == ["runs/x/start"]
