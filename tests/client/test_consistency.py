@@ -178,8 +178,20 @@ async def test_runs_that_nobody_serves_are_counted_with_the_reason(store: Store)
         await store.create(names.presence("w"), records.encode(shown), nonce="n")
         (unknown,) = await look_at_load(store, billed=False)
 
-    assert (none.level, none.found) == ("warning", "1 runs wait: no live worker")
+    assert (none.level, none.found) == ("warning", "1 runs wait: no live worker (x)")
     assert "no live worker knows workflow 'doctored'" in unknown.found
+
+
+async def test_a_few_of_the_runs_that_wait_are_named(store: Store) -> None:
+    """Also those that need a label which no live worker has."""
+    labelled = doctored.options(queue="gpus")
+    async with Client(store) as client:
+        for run in "abcde":
+            await client.start(labelled.options(id=run), run)
+        (found,) = await look_at_load(store, billed=False)
+
+    assert found.found.startswith("5 runs wait: no live worker (")
+    assert found.found.endswith(", ...)")
 
 
 async def test_a_month_is_estimated_from_the_last_day(store: Store) -> None:
@@ -192,7 +204,7 @@ async def test_a_month_is_estimated_from_the_last_day(store: Store) -> None:
 
     assert cost.check == "cost"
     assert "2 runs with 1 calls each" in cost.found
-    assert "$1.3" in cost.found  # a worker's idle month, and little more
+    assert "$0.93" in cost.found  # a worker's idle month, and little more
 
 
 # -- roles ----------------------------------------------------------------------------------------

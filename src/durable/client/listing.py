@@ -120,7 +120,7 @@ class RunList:
             workflow = stored.meta.get("workflow", "")
             status = damage(stored) or workers.status(
                 workflow, queue, stored.meta.get("holder", ""),
-                label=_label(stored), pin=stored.meta.get("pin", ""),
+                label=label_of(stored), pin=stored.meta.get("pin", ""),
             )  # fmt: skip
             instance = stored.meta.get("instance", "")
             started = _seconds(stored.meta.get("created", "")) or stored.created
@@ -207,7 +207,7 @@ def _unserved(workers: Workers, queue: str, pending: Pending) -> str:
     )  # fmt: skip
 
 
-def _label(marker: Stored) -> str:
+def label_of(marker: Stored) -> str:
     """What a run needs of its worker, as far as the marker of a fresh run tells."""
     request = None if marker.body is None else markers.decode(marker)
     return "" if request is None or request.request is None else request.request.label

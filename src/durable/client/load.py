@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from durable.client.listing import queue_of
+from durable.client.listing import label_of, queue_of
 from durable.client.reading import Workers
 from durable.doctor.findings import Finding
 from durable.protocol import moments, names
@@ -19,30 +17,38 @@ RUN_A = 6
 MINUTES_A_MONTH = 30 * 24 * 60
 SAMPLE = 20  # runs, the latest, whose calls are counted
 DAY = 86_400.0
+SHOWN = 3  # runs that are named as examples
 
 
 async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
     """Runs that nobody serves and why; for a bucket, the month's bill at this rate."""
     workers = await Workers.read(store)
-    unserved: Counter[str] = Counter()
+    unserved: dict[str, list[str]] = {}
     live = 0
     async for stored in store.list("live/"):
         live += 1
         status = workers.status(
             stored.meta.get("workflow", ""), queue_of(stored.name), stored.meta.get("holder", ""),
-            pin=stored.meta.get("pin", ""),
+            label=label_of(stored), pin=stored.meta.get("pin", ""),
         )  # fmt: skip
         if status == "waiting" and status.reason:
-            unserved[status.reason] += 1
+            unserved.setdefault(status.reason, []).append(
+                names.marker_run(stored.name) or stored.name
+            )
     found = [
-        Finding("unserved", "warning", f"{count} runs wait: {why}")
-        for why, count in unserved.most_common()
+        Finding("unserved", "warning", f"{len(runs)} runs wait: {why} ({_some(runs)})")
+        for why, runs in sorted(unserved.items(), key=lambda found: -len(found[1]))
     ]
     if not found:
         found = [Finding("unserved", "ok", f"{live} live runs; none waits for want of a worker")]
     if billed:
         found.append(await _month(store, workers))
     return found
+
+
+def _some(runs: list[str]) -> str:
+    more = ", ..." if len(runs) > SHOWN else ""
+    return ", ".join(runs[:SHOWN]) + more
 
 
 async def _month(store: Store, workers: Workers) -> Finding:
