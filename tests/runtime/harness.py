@@ -352,7 +352,7 @@ class Line:
         asked = Cancel("cancel", anyio.current_time())
         self.bucket.create(names.cancel(RUN, "i"), records.encode(asked), {}, True)
         if self._executing is not None:
-            self._executing.touched()
+            self._executing.looking.touched()
 
     def _ended(self) -> bool:
         return bool(self.executions) and isinstance(self.executions[-1].closing, Finished)

@@ -25,7 +25,7 @@ class _Looks:
         execution = process.worker.runners[run].execution
         assert execution is not None
         self.execution = execution
-        execution.on_touched(self._look)
+        execution.looking.at(self._look)
 
     async def _look(self) -> None:
         self.count += 1
@@ -62,7 +62,7 @@ def test_touch_makes_the_holder_look_once(backend: str) -> None:
             await w.until(lambda: looks.count > 0)
             assert await w.result("r") == "done"
             assert looks.count == 1
-            assert looks.execution.has_looked
+            assert looks.execution.looking.up_to_date
 
     run(backend, main)
 

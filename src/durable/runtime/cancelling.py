@@ -12,6 +12,7 @@ given some time. A body that ends by itself meanwhile has an outcome, which coun
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -24,9 +25,14 @@ from durable.protocol import failures
 from durable.protocol.failures import Failure
 from durable.protocol.records import Cancel
 from durable.runtime.calls import Call
+from durable.runtime.facts import CorruptFact, read_cancel
 from durable.runtime.flagging import Flag
 from durable.runtime.gate import Wait
+from durable.runtime.ownership import Ownership
 from durable.runtime.turns import strand
+from durable.store import Store
+
+log = logging.getLogger("durable")
 
 THREAD_GRACE = 10.0  # seconds for a body in a thread that was told to stop
 CLAIMS_MAX = 100  # calls of one task that were cancelled without running: it swallows that
@@ -76,11 +82,19 @@ class Cancelling:
         stubborn: set when code swallows it over and over.
     """
 
-    def __init__(self, run_id: str, asked: Cancel | None, on_asked: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ownership: Ownership,
+        store: Store,
+        asked: Cancel | None,
+        on_asked: Callable[[], None],
+    ) -> None:
         self.asked = asked
         self.stubborn = anyio.Event()
         self._expired = False
-        self._run_id = run_id
+        self._run_id = ownership.run_id
+        self._instance = ownership.instance
+        self._store = store
         self._open: dict[str, Interrupting] = {}
         self._claimed: Counter[int] = Counter()  # calls that never ran, by strand
         self._on_asked = on_asked
@@ -91,6 +105,18 @@ class Cancelling:
             self.asked = request
             self._on_asked()
             self._interrupt_all()
+
+    async def look(self) -> None:
+        """See whether somebody has asked for it."""
+        if self.asked is not None:
+            return
+        try:
+            request = await read_cancel(self._store, self._run_id, self._instance)
+        except CorruptFact as e:
+            log.warning("run %r cannot be cancelled: %s", self._run_id, e)
+        else:
+            if request is not None:
+                self.ask(request)
 
     def expire(self) -> None:
         """The time for clean-up is over: its calls are cancelled too, but for undo actions."""

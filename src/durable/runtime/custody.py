@@ -120,7 +120,7 @@ class Custody:
     async def let_go(self, look: Callable[[], Awaitable[bool]]) -> bool:
         """As `markers.let_go`; a touch that we know of already calls for a look first."""
         execution = self.execution
-        looked = not self.touched and (execution is None or execution.has_looked)
+        looked = not self.touched and (execution is None or execution.looking.up_to_date)
         if not looked and await look():
             return False
         return await markers.let_go(self.store, self.held, look)

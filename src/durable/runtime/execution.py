@@ -14,6 +14,7 @@ It is made of parts, each of which has a module:
   several outcomes; `riding`: what has no record of its own;
 - `gate`: open or closed, and all that waits; `cancellations`: those that user code makes while a
   call must not be interrupted; `inflight`: what a draining run waits for;
+- `looking`: what others leave for it meanwhile;
 - `cancelling`: the cancellation of the run itself, and `cleanup`: what it may still do;
 - `function`: the workflow function, `undoing`: what becomes of its steps if it does not
   complete, `limits`: the times that cut it short;
@@ -34,7 +35,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from durable.errors import StoreError, UsageError
+from durable.errors import UsageError
 from durable.protocol import failures
 from durable.protocol.journal import Journal
 from durable.protocol.records import Cancel, Fork, Origin, Step, Take, Undo, Wait
@@ -47,7 +48,6 @@ from durable.runtime.chance import Chance, Share
 from durable.runtime.children import Children
 from durable.runtime.closing import Closing, Finished, LateRecord, Stopped
 from durable.runtime.definitions import WorkflowDefinition
-from durable.runtime.facts import CorruptFact, read_cancel
 from durable.runtime.function import Function
 from durable.runtime.gate import Gate
 from durable.runtime.grouping import Groups
@@ -56,6 +56,7 @@ from durable.runtime.inflight import InFlight
 from durable.runtime.invoking import Invoker
 from durable.runtime.latest import Keeper
 from durable.runtime.limits import Limits
+from durable.runtime.looking import Looking
 from durable.runtime.loops import Loop
 from durable.runtime.ownership import Ownership
 from durable.runtime.parking import Parking
@@ -95,6 +96,7 @@ class Execution:
 
     Attributes:
         cancelling: the cancellation of this run.
+        looking: what others may have left for it meanwhile.
         parking: what stands and what moves.
         inbox: decisions that compete.
         waits: sleeps, events and deadlines.
@@ -145,9 +147,6 @@ class Execution:
         self._kwargs = kwargs
         self._root = Scope(self, "", time=origin.created)
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._touches = self._looked = 0
-        self._looking = False
-        self._looks: list[Callable[[], Awaitable[None]]] = []
         self._helped = False  # whether tasks were started beside the function's
         self._over = False  # whether the function's task has come to its end
         self._gate = Gate(run_id, around.trusted, self._release)
@@ -157,8 +156,7 @@ class Execution:
             last=journal.groups, spawn=self.spawn,
         )  # fmt: skip
         self._cancellations = Cancellations(self._gate)
-        self.cancelling = Cancelling(run_id, cancel, self._on_cancelled)
-        self.on_touched(self._look_for_cancel)
+        self.cancelling = Cancelling(self.ownership, around.store, cancel, self._on_cancelled)
         self._in_flight = InFlight(self._gate.close)
         self._threads = Threads(run_id, self._gate, self.spawn, around.workflows)
         self._loop = Loop()
@@ -177,9 +175,10 @@ class Execution:
         self.waits = Waits(
             performer=self._performer, parking=self.parking, inbox=self.inbox, passed=passed
         )
-        self.on_touched(self.inbox.look)
         self.children = Children(performer=self._performer, parking=self.parking, instance=instance)
-        self.on_touched(self.children.look)
+        self.looking = Looking(self._gate, self.parking.changed, self.spawn)
+        for look in (self.cancelling.look, self.inbox.look, self.children.look):
+            self.looking.at(look)
         self._function = Function(
             definition=definition, call=self._call_function, root=self._root, gate=self._gate,
             turnstile=self.turnstile, cancelling=self.cancelling,
@@ -202,7 +201,7 @@ class Execution:
 
     def _is_busy(self) -> bool:
         """Whether something is under way that must not be cut off by a park."""
-        return bool(not self.has_looked or self.inbox.busy or self._in_flight.paths)
+        return bool(not self.looking.up_to_date or self.inbox.busy or self._in_flight.paths)
 
     def _make_performer(
         self,
@@ -273,8 +272,7 @@ class Execution:
     async def _run_in_group(self) -> None:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            if not self.has_looked:
-                self.touched()
+            self.looking.begin()
             self._limits.start()
             tasks.start_soon(self._run_host)
             try:
@@ -308,22 +306,6 @@ class Execution:
     def instance(self) -> str:
         """Which instance of the run's id."""
         return self.ownership.instance
-
-    def touched(self) -> None:
-        """Somebody woke the run that is running: look at what may be new, once more."""
-        self._touches += 1
-        if self._tasks is not None and not self._looking and not self.ended.is_set():
-            self._looking = True
-            self.spawn(self._look)
-
-    @property
-    def has_looked(self) -> bool:
-        """Whether every touch has been answered by a look that began after it."""
-        return self._looked == self._touches
-
-    def on_touched(self, look: Callable[[], Awaitable[None]]) -> None:
-        """Register what is looked at when the run is touched: cancellation, events, children."""
-        self._looks.append(look)
 
     # -- for the code that runs in it -------------------------------------------------------------
 
@@ -431,30 +413,6 @@ class Execution:
     def _is_live(self) -> bool:
         """Whether it has left its recorded past behind."""
         return not self.turnstile.replaying or bool(self._in_flight.paths)
-
-    async def _look(self) -> None:
-        try:
-            while not self.has_looked and self.closing is None:
-                seen = self._touches
-                for look in self._looks:
-                    await look()
-                self._looked = seen
-        except StoreError as e:
-            self.close(Stopped("store", error=e))
-        finally:
-            self._looking = False
-            self.parking.changed()
-
-    async def _look_for_cancel(self) -> None:
-        if self.cancelling.asked is not None:
-            return
-        try:
-            asked = await read_cancel(self._store, self.run_id, self.ownership.instance)
-        except CorruptFact as e:
-            log.warning("run %r cannot be cancelled: %s", self.run_id, e)
-        else:
-            if asked is not None:
-                self.cancelling.ask(asked)
 
     def _on_cancelled(self) -> None:
         self._limits.limit_cleanup()

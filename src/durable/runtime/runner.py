@@ -98,7 +98,7 @@ class Runner:
         counts as looked at since (see `markers`).
         """
         if self.execution is not None and self.execution.closing is None:
-            self.execution.touched()
+            self.execution.looking.touched()
         else:
             self._custody.touched = True  # what was looked at before may have missed it
 
@@ -230,7 +230,7 @@ class Runner:
             execution.drain()
         if self._custody.touched:
             self._custody.touched = False
-            execution.touched()
+            execution.looking.touched()
         self._custody.spawn(execution.run_to_end)
         await execution.ended.wait()
 
