@@ -8,6 +8,7 @@ import pytest
 
 from tests.simulation import lying
 from tests.simulation.checker.features import CASE_RULES, FEATURE_RULES
+from tests.simulation.checker.groups import GROUP_RULES
 from tests.simulation.checker.instances import INSTANCE_RULES
 from tests.simulation.checker.owners import OWNER_RULES
 from tests.simulation.checker.whole import WHOLE_RULES
@@ -247,10 +248,23 @@ def values_belong_to_their_calls(s: Story) -> None:
     s.add(s.one("received"), "called", slot="another")
 
 
+@lie("cheap_steps")
+def groups_are_a_chain(s: Story) -> None:
+    last = s.last("mutation", name="/groups/")
+    last.facts["name"] = last.facts["name"] + "0"
+
+
+@lie("cheap_steps")
+def recorded_before_others_see_it(s: Story) -> None:
+    s.move(s.one("body", slot="w0"), s.one("mutation", name="/groups/"))
+
+
 RULES = [
     rule.__name__
-    for rule in (*INSTANCE_RULES, *OWNER_RULES, *WHOLE_RULES, *FEATURE_RULES, *CASE_RULES)
-]
+    for rule in (
+        *INSTANCE_RULES, *GROUP_RULES, *OWNER_RULES, *WHOLE_RULES, *FEATURE_RULES, *CASE_RULES,
+    )
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tests.simulation.checker.case import Case, Instance
 from tests.simulation.checker.effects import EFFECT_RULES
 from tests.simulation.checker.features import CASE_RULES, FEATURE_RULES
+from tests.simulation.checker.groups import GROUP_RULES
 from tests.simulation.checker.instances import INSTANCE_RULES
 from tests.simulation.checker.locks import LOCK_RULES, SINGLETON_RULES
 from tests.simulation.checker.owners import OWNER_RULES
@@ -46,7 +47,7 @@ def check(events: Iterable[tuple[float, str, str, dict[str, object]]]) -> list[V
     for rule in whole:
         found += [Violation(rule.__name__, text) for text in rule(case)]
     each: list[Callable[[Case, Instance], Iterator[str]]] = [
-        *INSTANCE_RULES, *FEATURE_RULES, *SHARING_RULES,
+        *INSTANCE_RULES, *GROUP_RULES, *FEATURE_RULES, *SHARING_RULES,
     ]  # fmt: skip
     for instance in case.instances.values():
         for instance_rule in each:

@@ -42,7 +42,8 @@ class Instance:
     """One instance of one run, and all that is known of it.
 
     Attributes:
-        steps: creates of outcomes, by path.
+        steps: creates of outcomes, by path; `twice`: paths that have several.
+        groups: records of several outcomes, by their place in the chain.
         bodies: executions of bodies; `ends` of them by token.
         published: the last write of each name and epoch.
         epochs: claims by number.
@@ -54,6 +55,8 @@ class Instance:
     run: str
     id: str
     steps: dict[str, Fact] = field(default_factory=dict)
+    twice: list[str] = field(default_factory=list)
+    groups: dict[int, Fact] = field(default_factory=dict)
     attempts: list[Fact] = field(default_factory=list)
     published: dict[str, dict[int, Fact]] = field(default_factory=lambda: defaultdict(dict))
     epochs: dict[int, Fact] = field(default_factory=dict)
@@ -161,6 +164,10 @@ class Case:
                 instance.published[unquote(parts[1])][int(parts[2])] = facts[-1]
             case "steps":
                 instance.steps[record(first).get("path", "/".join(parts[1:]))] = first
+            case "groups":
+                instance.groups[int(parts[1])] = first
+                for step in record(first).get("steps", []):
+                    self._sort_grouped(instance, first, step)
             case "attempts":
                 instance.attempts.append(first)
             case "epochs":
@@ -173,6 +180,14 @@ class Case:
                 instance.cancel = first
             case "result":
                 instance.results.append(first)
+
+    def _sort_grouped(self, instance: Instance, group: Fact, step: dict[str, Any]) -> None:
+        """An outcome in a group is as one by itself that was created then."""
+        path = step["path"]
+        if path in instance.steps:
+            instance.twice.append(path)
+        facts = {**group.is_, "name": f"{group.name}/{path}", "record": step}
+        instance.steps[path] = group._replace(is_=facts)
 
     def _sort_executions(self) -> None:
         by_key = {instance.key: instance for instance in self.instances.values()}
