@@ -98,10 +98,15 @@ def crash(session: nox.Session) -> None:
 
 @nox.session
 def always_park(session: nox.Session) -> None:
-    """The tests of runs in the mode in which every wait parks, however short."""
+    """The tests of runs in the mode in which every wait parks, however short.
+
+    Those of waits (`tests/waits`) run in both modes in `tests` already. The simulation chooses
+    for each scenario whether its waits park.
+    """
     _install(session, "-e", ".[test]")
-    folders = ("tests/runtime", "tests/client", "tests/cli", "tests/waits")
-    session.run("pytest", *(session.posargs or folders), env={"DURABLE_ALWAYS_PARK": "1"})
+    folders = ("runtime", "client", "cli", "bugs", "testing", "golden", "test_examples.py")
+    args = session.posargs or ("-n", str(_cores()), "--dist", "loadfile", *_tests(*folders))
+    session.run("pytest", *args, env={"DURABLE_ALWAYS_PARK": "1"})
 
 
 @nox.session
@@ -161,6 +166,10 @@ def _types(session: nox.Session) -> None:
 
 def _layers(session: nox.Session) -> None:
     session.run("lint-imports", "--no-cache")
+
+
+def _tests(*names: str) -> list[str]:
+    return [f"tests/{name}" for name in names]
 
 
 def _pytest(session: nox.Session, *args: str) -> None:
