@@ -324,6 +324,39 @@ def test_sync_code(backend: str) -> None:
 
 
 @backends
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_thread_that_is_left_behind(
+    backend: str, listens: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its step is undone once it has ended, or when it has not for as long as undoing may take."""
+    end = threading.Event()
+
+    @step(name=f"saga-test digs {backend} {listens}", undo=lambda: did.append("fills"))
+    def digs() -> None:
+        did.append("digs")
+        while not (end.wait(0.01) or (listens and durable.current().cancelled)):
+            pass
+        did.append("dug")
+
+    async def breaks() -> None:
+        while not did:
+            await anyio.sleep(0.01)
+        await fail("rain")
+
+    @workflow(name=f"saga-test garden {backend} {listens}", cleanup_timeout=0.1)
+    async def garden() -> None:
+        await durable.gather(digs.call(), breaks())
+
+    one = Run(garden)
+    try:
+        assert failed(run_with_threads(backend, one.execute)) == ("rain", [])
+        assert did == (["digs", "dug", "fills"] if listens else ["digs", "fills"])
+        assert ("still works" in caplog.text) is not listens
+    finally:
+        end.set()
+
+
+@backends
 def test_a_step_as_an_action(backend: str) -> None:
     """A decorated step keeps its name and its options."""
 

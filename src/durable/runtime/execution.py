@@ -66,6 +66,7 @@ from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
 from durable.runtime.riding import Riders
 from durable.runtime.scopes import Current, Scope, executing, in_this_process
+from durable.runtime.stragglers import Stragglers
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Threads
 from durable.runtime.turnstile import Turnstile
@@ -217,11 +218,13 @@ class Execution:
             spawn=self.spawn,
         )  # fmt: skip
         self.patches = Patches(journal.patches, self.turnstile.at_end, self._riders.patched)
+        stragglers = Stragglers(self._loop)
         bodies = Bodies(
             around=around, ownership=self.ownership, tried=journal.tried, gate=self._gate,
             in_flight=self._in_flight, cancelling=self.cancelling, recorder=recorder,
             invoker=Invoker(
-                around=around, ownership=self.ownership, cancelling=self.cancelling
+                around=around, ownership=self.ownership, cancelling=self.cancelling,
+                stragglers=stragglers,
             ),
             parking=self.parking, passed=passed,
             publishing=self.publishing, keeper=self._keeper, loop=self._loop,
@@ -234,7 +237,7 @@ class Execution:
             publishing=self.publishing, recorder=recorder,
             undoing=Undoing(
                 recorded=recorded, recorder=recorder, registered=undos,
-                limit=self._definition.cleanup_timeout,
+                limit=self._definition.cleanup_timeout, stragglers=stragglers,
             ),
         )  # fmt: skip
 

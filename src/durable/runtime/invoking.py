@@ -18,6 +18,7 @@ from durable.runtime.definitions import StepDefinition
 from durable.runtime.inside import Inside
 from durable.runtime.ownership import Ownership
 from durable.runtime.scopes import Current, here
+from durable.runtime.stragglers import Stragglers
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Unwinding
 from durable.runtime.threadwatch import in_thread
@@ -34,6 +35,7 @@ class Invoker:
     around: Surroundings
     ownership: Ownership
     cancelling: Cancelling
+    stragglers: Stragglers
 
     async def invoke(
         self, call: StepCall[Any], attempt: int, inside: Inside
@@ -88,6 +90,8 @@ class Invoker:
     async def _in_thread(
         self, call: StepCall[Any], fn: Callable[..., object], inside: Inside
     ) -> object:
+        if call.definition.undo is not None:
+            fn = self.stragglers.followed(call.path, fn)
         with self.cancelling.telling(call, inside.flag):
             return await in_thread(
                 _apply_if, self.around.trusted, fn, call.args, call.kwargs,

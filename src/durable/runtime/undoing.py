@@ -24,6 +24,7 @@ from durable.runtime.calls import StepCall
 from durable.runtime.definitions import StepDefinition, undoable
 from durable.runtime.recording import Recorder
 from durable.runtime.scopes import Scope
+from durable.runtime.stragglers import Stragglers
 from durable.runtime.turns import is_cancellation
 
 if TYPE_CHECKING:
@@ -39,12 +40,14 @@ class Undoing:
     Attributes:
         recorded: outcomes that earlier owners recorded, by path.
         limit: seconds that an attempt may take unless the action says otherwise.
+        stragglers: bodies that may still be at work.
         registered: what is to be undone unless the run completes, by path.
     """
 
     recorded: Mapping[str, Step]
     recorder: Recorder
     limit: float
+    stragglers: Stragglers
     registered: dict[str, Undo] = field(default_factory=dict)
     _definitions: dict[str, StepDefinition] = field(default_factory=dict)
     _outcomes: dict[str, Step] = field(default_factory=dict)
@@ -81,12 +84,19 @@ class Undoing:
         with scope.entered():
             for undo in sorted(self.registered.values(), key=_order, reverse=True):
                 try:
-                    await self._call(scope, undo)
+                    await self._undo(scope, undo)
                 except BaseException as e:
                     if is_cancellation(e) or isinstance(e, KeyboardInterrupt):
                         raise
                     failed.append(f"{undo.path!r} was not undone: {type(e).__name__}: {e}")
         return failed
+
+    async def _undo(self, scope: Scope, undo: Undo) -> None:
+        call = self._call(scope, undo)
+        if call.path not in self.recorded:
+            seconds = call.definition.timeout or self.limit
+            await self.stragglers.end(scope.execution.run_id, undo.path, seconds)
+        await call
 
     def _call(self, scope: Scope, undo: Undo) -> UndoCall:
         definition = self._definitions.get(undo.name) or undoable.get(undo.name)
