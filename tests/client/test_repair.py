@@ -13,7 +13,7 @@ import pytest
 from durable import gather, now, patched, random, step, uuid, workflow
 from durable.client import Client, archives, purging, reading
 from durable.client.handles import Handle
-from durable.errors import Conflict, LeaseTaken, NotFound, RunFailed
+from durable.errors import Conflict, LeaseTaken, NeedsAttention, NotFound, RunFailed
 from durable.protocol import names, records
 from durable.protocol.records import Epoch, Lease
 from durable.runtime.worker import Worker
@@ -238,6 +238,27 @@ async def test_a_restarted_run_begins_anew(client: Client) -> None:
     assert [r.status async for r in client.list() if r.id == "x"] == ["waiting"]
     await _go_on(client)
     assert ran == ["a", "b", "c"] * 2
+
+
+@pytest.mark.parametrize("damaged", ["steps/strange.1", "epochs/7", "result"])
+async def test_a_damaged_run_is_restarted(client: Client, store: Store, damaged: str) -> None:
+    """Nothing recorded is kept, so nobody has to remove the object from the store before."""
+    broken.add("b")
+    await _fail(client)
+    broken.clear()
+    name = names.instance_folder("x", (await client.get("x")).instance) + damaged
+    there = await store.read(name)
+    if there is None:
+        await store.create(name, b"no record", nonce="n")
+    else:
+        await store.replace(name, there.generation, b"no record", nonce="n")
+    with pytest.raises(NeedsAttention):
+        await client.retry("x")
+
+    await client.restart("x")
+
+    assert await _go_on(client) == ["a done", "b done", "c done"]
+    assert ran == ["a", "b", "a", "b", "c"]
 
 
 # -- fork -----------------------------------------------------------------------------------------

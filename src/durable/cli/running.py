@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Execute a run here, from wherever its record ends."""
     with _only_the_result_on_stdout(arguments.json):
         asked = inputs.read(arguments)
-        if watches(usually=True):
+        if watches(usually=not arguments.json):  # else standard error is one document
             watching.begin()
         with progress.shown(silent=arguments.json) as observe:
             value = loops.run(_run, arguments, asked, observe)

@@ -115,6 +115,8 @@ class Copy:
     def _chooser(self) -> Callable[[Fact | None], bool]:
         kept = {names.path_part(path) for path in self.kept}
         waits = kept | {names.path_part(path) for path in self._open_waits()}
+        has_order = bool(self.kept) or self.run == self.source
+        epochs = {str(claim.epoch) for claim in self.facts.epochs if has_order}
 
         def keeps(fact: Fact | None) -> bool:
             match fact.kind if fact is not None else "":
@@ -125,7 +127,7 @@ class Copy:
                 case "waits":
                     return fact is not None and fact.rest in waits
                 case "epochs":  # without them nobody knows in which order records are
-                    return bool(self.kept) or self.run == self.source
+                    return fact is not None and fact.rest in epochs
             return False
 
         return keeps
@@ -207,11 +209,7 @@ async def replace(
 
 
 async def announce(store: Store, run: str, facts: Facts) -> None:
-    """Do again what follows the making of this instance: its maker may have died at it.
-
-    Raises:
-        CorruptFact: an object of an older instance cannot be what its name says.
-    """
+    """Do again what follows the making of this instance: its maker may have died at it."""
     older = await load_older(store, run, facts.start)
     await _announce(store, run, facts.start, older, offspring.started(facts).values())
 

@@ -153,15 +153,18 @@ async def read_attention(store: Store, run: str, start: Start) -> records.Attent
     return hint if marker is None else None
 
 
-async def load(store: Store, run: str) -> Facts:
+async def load(store: Store, run: str, *, damaged: bool = False) -> Facts:
     """Everything that is recorded of a run.
+
+    Args:
+        damaged: pass over what cannot be read, but for `start`.
 
     Raises:
         NotFound: there is no run of that id.
         NeedsAttention: an object of its folder is damaged or foreign.
     """
     try:
-        facts = await facts_of_runs.load(store, run)
+        facts = await facts_of_runs.load(store, run, damaged=damaged)
     except CorruptFact as e:
         raise corrupt(run, e) from e
     if facts is None or facts.start.tombstone:

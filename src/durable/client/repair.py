@@ -10,15 +10,16 @@ import msgspec
 
 from durable.client import instances, offspring, reading, substitutes
 from durable.client.handles import Handle
+from durable.client.reading import Status
 from durable.client.replaying import Replay, compare
 from durable.decorators import WorkflowFunction, code_for, workflows
-from durable.errors import Conflict, LeaseTaken, UnknownWorkflow
+from durable.errors import Conflict, LeaseTaken, NeedsAttention, UnknownWorkflow
 from durable.protocol import instances as rules
 from durable.protocol import names, records
 from durable.protocol.records import Result, Start
 from durable.runtime import definitions, flags, locks, markers
 from durable.runtime.children import Started
-from durable.runtime.facts import CorruptFact, Facts
+from durable.runtime.facts import Facts
 from durable.runtime.starting import random_id
 from durable.runtime.sweeper import Sweeper
 from durable.store import Refused, Store
@@ -63,11 +64,13 @@ class Repair:
     async def restart(self, id: str, *, reason: str = "", by: str = "") -> Handle[Any]:
         """Run it again from the beginning, with the same input; nothing recorded is kept.
 
+        So it does not matter if some of that is damaged.
+
         Raises:
             NotFound: there is no run of that id.
             Conflict: it is neither over nor stuck; or somebody else changed it.
         """
-        facts = await reading.load(self.store, id)
+        facts = await reading.load(self.store, id, damaged=True)
         if _was_done(facts, "restart"):
             return await self._announce(id, facts)
         if facts.result is None:
@@ -252,10 +255,7 @@ class Repair:
 
     async def _announce(self, id: str, facts: Facts) -> Handle[Any]:
         await markers.discard_damaged(self.store, facts.start.queue, id)
-        try:
-            await instances.announce(self.store, id, facts)
-        except CorruptFact as e:
-            raise reading.corrupt(id, e) from e
+        await instances.announce(self.store, id, facts)
         return _handle(self.store, id, facts.start)
 
     async def _forked_before(
@@ -280,7 +280,10 @@ class Repair:
 
         A marker that keeps workers away because it cannot be read is removed.
         """
-        status = await reading.read_status(self.store, id, start)
+        try:
+            status = await reading.read_status(self.store, id, start)
+        except NeedsAttention:  # what tells of its end is damaged
+            status = Status("needs-attention")
         stuck = status == "needs-attention" or status.interrupted
         if not stuck and not (or_parked and status == "parked"):
             raise Conflict(

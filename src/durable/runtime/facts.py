@@ -6,6 +6,7 @@ behind every instance (instances are hex), so one list of a small folder is both
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -212,8 +213,11 @@ async def read_start(store: Store, run: str) -> Start | None:
     return None if stored is None else decode_start(stored)
 
 
-async def load(store: Store, run: str) -> Facts | None:
+async def load(store: Store, run: str, *, damaged: bool = False) -> Facts | None:
     """The facts of the run's present instance; None if there is no `start`.
+
+    Args:
+        damaged: pass over what cannot be read, but for `start`.
 
     Raises:
         CorruptFact: an object cannot be what its name says.
@@ -231,15 +235,14 @@ async def load(store: Store, run: str) -> Facts | None:
     if stored_start is None:
         return None
     facts = Facts(decode_start(stored_start), fresh=_is_fresh(run, listed))
-    await _fill(store, run, facts, listed)
+    await _fill(store, run, facts, listed, damaged=damaged)
     return facts
 
 
 async def load_older(store: Store, run: str, start: Start) -> list[Facts]:
     """The facts of the instances that the run had before the one that `start` names.
 
-    Raises:
-        CorruptFact: an object cannot be what its name says.
+    What cannot be read of them is passed over: they are over.
     """
     listed = [stored async for stored in store.list(names.run_folder(run))]
     parsed = [names.parse_fact(run, stored.name) for stored in listed]
@@ -247,19 +250,22 @@ async def load_older(store: Store, run: str, start: Start) -> list[Facts]:
     found = []
     for instance in sorted(instances):
         facts = Facts(msgspec.structs.replace(start, instance=instance), fresh=False)
-        await _fill(store, run, facts, listed)
+        await _fill(store, run, facts, listed, damaged=True)
         found.append(facts)
     return found
 
 
-async def _fill(store: Store, run: str, facts: Facts, listed: list[Stored]) -> None:
+async def _fill(
+    store: Store, run: str, facts: Facts, listed: list[Stored], *, damaged: bool
+) -> None:
     mine = names.instance_folder(run, facts.start.instance)
     listed = [s for s in listed if s.name.startswith(mine)]
     events = names.events_folder(run, facts.start.instance)
     facts.events = [s for s in listed if s.name.startswith(events)]
     rest = [s for s in listed if not s.name.startswith(events)]
     for stored in await _with_bodies(store, rest):
-        _add(facts, run, stored)
+        with contextlib.suppress(CorruptFact) if damaged else contextlib.nullcontext():
+            _add(facts, run, stored)
 
 
 def _is_fresh(run: str, listed: list[Stored]) -> bool:
