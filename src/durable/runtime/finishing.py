@@ -5,20 +5,25 @@ Each part is idempotent, and redone by whoever takes the marker of an ended run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from durable.protocol import moments, names, records
 from durable.protocol.queues import DEBOUNCE_PATH
-from durable.protocol.records import History, Result, Status
+from durable.protocol.records import History, Result, Status, Wait
 from durable.protocol.singletons import ending
 from durable.runtime import admission, keys, singletons, timers
 from durable.runtime.admission import Turned
+from durable.runtime.branches import map_in
 from durable.runtime.children import cancel_open, owned_in, unsure_in, wake_parent
 from durable.runtime.closing import Finished
 from durable.runtime.custody import Custody
 from durable.runtime.facts import Facts, decode_result, load
 from durable.runtime.flags import unflag
 from durable.store import Refused
+
+HINTS_AT_ONCE = 16  # timer hints deleted side by side
 
 
 def of_finished(finished: Finished, epoch: int) -> Result:
@@ -62,11 +67,8 @@ async def settle(custody: Custody, facts: Facts, result: Result) -> None:
         await unflag(store, start.queue, run)
     await custody.give_up_place(start)
     waited = await singletons.end(store, run, start, admission.lock_wait(facts))
-    if waited is not None:
-        custody.passed(facts, waited)
     await keys.end(store, run, start)
-    _drop_timers(custody, facts)
-    delete_marker(custody)
+    delete_marker(custody, _hints(custody, facts, waited))
 
 
 async def _cancel_children(custody: Custody, facts: Facts) -> None:
@@ -83,27 +85,36 @@ async def _cancel_children(custody: Custody, facts: Facts) -> None:
     await cancel_open(custody.store, custody.run, instance, owned, unsure)
 
 
-def _drop_timers(custody: Custody, facts: Facts) -> None:
+def _hints(custody: Custody, facts: Facts, waited: Wait | None) -> list[str]:
+    """Names of the timer hints that the run may have, by path and deadline of their waits."""
     start = facts.start
-    for wait in facts.waiting():
-        custody.passed(facts, wait)
-    if facts.fresh:
-        return
-    if start.is_collecting and start.debounce is not None:  # cancelled before its time
-        custody.drop(timers.name_of(custody.run, start.instance, DEBOUNCE_PATH, start.debounce.due))
-    custody.drop(timers.name_of(custody.run, start.instance, "", None))
-    if start.deadline:
-        custody.drop(timers.name_of(custody.run, start.instance, "", start.deadline))
+    waits = [*facts.waiting(), *([] if waited is None else [waited])]
+    places: list[tuple[str, float | None]] = [(w.path, w.due) for w in waits if w.due is not None]
+    if not facts.fresh:
+        if start.is_collecting and start.debounce is not None:  # cancelled before its time
+            places.append((DEBOUNCE_PATH, start.debounce.due))
+        places.append(("", None))
+        if start.deadline:
+            places.append(("", start.deadline))
+    return [timers.name_of(custody.run, start.instance, path, due) for path, due in places]
 
 
-def delete_marker(custody: Custody) -> None:
-    """Not waited for: deletes of one name are limited to one a second in a bucket."""
+def delete_marker(custody: Custody, hints: Sequence[str] = ()) -> None:
+    """Not waited for: deletes of one name are limited to one a second in a bucket.
+
+    Args:
+        hints: timer hints that go first. Without the marker nobody would come back for them.
+    """
+
+    async def delete_hint(name: str) -> None:
+        await timers.delete(custody.store, custody.held.marker, name)
 
     async def has_begun_anew() -> bool:
         facts = await load(custody.store, custody.run)
         return facts is not None and facts.result is None and not facts.start.tombstone
 
     async def delete() -> None:
+        await map_in(None, delete_hint, hints, HINTS_AT_ONCE)
         if not await custody.let_go(has_begun_anew):
             await custody.give_back()
 

@@ -8,6 +8,8 @@ delete it without looking for it, also if the run is over by then.
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
 from durable.errors import StoreError
@@ -50,20 +52,27 @@ async def put(store: Store, marker: Marker, instance: str, parked: Parked) -> No
 
 
 async def drop(store: Store, marker: Marker, name: str) -> None:
-    """Delete a hint whose wait is over, if there is one.
+    """Delete the hint of a wait that is over, while the run goes on.
 
-    A hint that stays is harmless: it wakes the run once more, and is deleted then.
+    One that stays is harmless: it wakes the run once more, or is deleted when the run ends.
     """
-    try:
-        generation = marker.timer_generation
-        if marker.timer != name:
-            stored = await store.read(name)
-            if stored is None:
-                return
-            generation = stored.generation
-        await store.delete(name, generation)
-    except StoreError:
-        return
+    with contextlib.suppress(StoreError):
+        await delete(store, marker, name)
+
+
+async def delete(store: Store, marker: Marker, name: str) -> None:
+    """Delete a hint, if there is one.
+
+    Raises:
+        StoreError: it may still be there.
+    """
+    generation = marker.timer_generation
+    if marker.timer != name:
+        stored = await store.read(name)
+        if stored is None:
+            return
+        generation = stored.generation
+    await store.delete(name, generation)
 
 
 async def clear(store: Store, run: str, start: Start, waits: list[Wait]) -> None:

@@ -79,7 +79,11 @@ def markers_change_by_their_rules(case: Case) -> Iterator[str]:
                     yield f"{fact.who} deleted {name}, which {leases.label(holder)} held"
             elif record(fact).get("holder", "") != holder and holder:
                 mine = leases.label(holder) == fact.who
-                if not mine and leases.alive(holder, fact.order, fact.at - JUDGED_SECONDS):
+                # Whoever purges a run leaves its marker to the next, who finds it buried.
+                buried = case.named_at(was["run"], fact.order) != was["instance"]
+                if not (mine or buried) and leases.alive(
+                    holder, fact.order, fact.at - JUDGED_SECONDS
+                ):
                     yield f"{fact.who} took {name} from {leases.label(holder)}, which is alive"
 
 
