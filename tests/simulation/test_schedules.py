@@ -74,6 +74,7 @@ FOUND: list[tuple[str, int, Fault]] = [
     ("restarted_during_clean_up", 32, "crash_before"),  # a start on a cut-off restart was lost
     ("event_to_a_parked_run", 110, "outage"),  # a marker went before the run's last timer hint
     ("lock_outlives_its_worker", 204, "cancel"),  # ... and when the worker was cancelled
+    ("ticks_by_hand", 114, "refused"),  # a tick whose marker was refused had no worker for ever
 ]
 
 

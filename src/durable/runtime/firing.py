@@ -18,7 +18,7 @@ from durable.protocol import names, records, ticks, values
 from durable.protocol.calls import Call
 from durable.protocol.records import ScheduleRecord, Start
 from durable.protocol.schedules import Schedule
-from durable.runtime import asking, starting
+from durable.runtime import asking, slots, starting
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.facts import read_start
 from durable.store import Refused, Store, Stored, Written
@@ -147,10 +147,26 @@ async def carry_out(store: Store, record: ScheduleRecord, version: str) -> list[
     begun = []
     for tick in record.started:
         run = ticks.run_id(record.name, tick)
-        if await store.read(names.start(run)) is None:
+        start = await read_start(store, run)
+        if start is None:
             if await start_tick(store, record, tick, version):
                 begun.append(run)
+        elif await _is_unknown_to_workers(store, run, start):
+            await starting.start(store, run, start)
+            begun.append(run)
     return begun
+
+
+async def _is_unknown_to_workers(store: Store, run: str, start: Start) -> bool:
+    """Whether whoever started it was cut off between `start` and the marker."""
+    if start.tombstone or await store.read(names.result(run, start.instance)) is not None:
+        return False
+    if await store.read(names.marker(start.queue, run)) is not None:
+        return False
+    # What has been carried has left something; what waits for a slot has a place in line.
+    if (await store.page(names.instance_folder(run, start.instance))).items:
+        return False
+    return not start.limited or await store.read(slots.pending_name(run, start)) is None
 
 
 async def _cancel(store: Store, record: ScheduleRecord) -> None:
