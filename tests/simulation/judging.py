@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import tests.simulation.coordination  # has scenarios of its own
-import tests.simulation.grouped  # noqa: F401  # as above
+import tests.simulation.grouped  # as above
+import tests.simulation.plain  # noqa: F401  # as above
 from durable.testing.simulation.faults import FAULTS, Fault, applies
 from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import Scenario, World, simulate

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from threading import Event
 from typing import Any, TypeVar
 
 import anyio
@@ -29,7 +29,7 @@ class _Asked:
     """Durable work that a thread waits for."""
 
     work: Callable[[], Coroutine[Any, Any, None]]
-    done: threading.Event
+    done: Event
     ticket: Ticket | None
 
     def answer(self) -> None:
@@ -124,7 +124,7 @@ class Threads:
             finally:
                 asked.answer()
 
-        asked = _Asked(in_loop, threading.Event(), mine())
+        asked = _Asked(in_loop, Event(), mine())
         if self._gate.closing is None:
             self._wake(lambda: self._ask(asked))
             asked.done.wait()
@@ -133,7 +133,7 @@ class Threads:
         if self._gate.closing is None and error and isinstance(error[0], Exception | RunCancelled):
             raise error[0]
         if self._gate.refused_too_often():
-            threading.Event().wait()  # the thread swallows everything: it does not come back
+            Event().wait()  # the thread swallows everything: it does not come back
         raise Unwinding(f"run {self._run_id!r} goes on elsewhere")
 
 

@@ -1,4 +1,4 @@
-"""What must not leak in from the real machine: threads, and orders that memory decides."""
+"""What must not leak in from the real machine: above all, orders that memory decides."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import anyio
 import anyio._backends._asyncio as backend
-import anyio.lowlevel
 import sniffio
 
 
@@ -23,14 +21,11 @@ import sniffio
 def isolated() -> Iterator[None]:
     """For the time of one simulation; whatever runs in it runs on one event loop."""
     scope: Any = backend.CancelScope
-    threads: Any = backend.AsyncIOBackend
-    saved_hash, saved_threads = scope.__hash__, threads.__dict__["run_sync_in_worker_thread"]
-    saved_hook, saved_check = sys.unraisablehook, linecache.checkcache
+    saved_hash, saved_hook, saved_check = scope.__hash__, sys.unraisablehook, linecache.checkcache
     logger = logging.getLogger("durable")
     saved_level, collects = logger.level, gc.isenabled()
     # Sets of scopes are otherwise in the order of their addresses.
     scope.__hash__ = lambda self: 0
-    threads.run_sync_in_worker_thread = classmethod(_run_inline)
     sys.unraisablehook = lambda unraisable: None  # code that was killed in the middle
     logger.setLevel(logging.CRITICAL + 1)
     sniffio.thread_local.name = "asyncio"  # anyio need not find out, each time
@@ -49,24 +44,8 @@ def isolated() -> Iterator[None]:
         sniffio.thread_local.name = None
         linecache.checkcache = saved_check
         scope.__hash__ = saved_hash
-        threads.run_sync_in_worker_thread = saved_threads
         sys.unraisablehook = saved_hook
         logger.setLevel(saved_level)
-
-
-async def _run_inline(
-    _cls: object,
-    func: Callable[..., Any],
-    args: tuple[Any, ...],
-    abandon_on_cancel: bool = False,  # noqa: ARG001  # nothing is ever abandoned here
-    limiter: anyio.CapacityLimiter | None = None,
-) -> Any:
-    """A sync body takes a turn of its own, and no time."""
-    await anyio.lowlevel.checkpoint()
-    if limiter is None:
-        return func(*args)
-    async with limiter:
-        return func(*args)
 
 
 @contextlib.contextmanager

@@ -72,9 +72,10 @@ strand: contextvars.ContextVar[Strand] = contextvars.ContextVar("durable.simulat
 class Strand:
     """What one thread of one machine still has to run."""
 
-    def __init__(self, name: str, clock: Clock) -> None:
+    def __init__(self, name: str, clock: Clock, loop: SimulatedLoop) -> None:
         self.name = name
         self.clock = clock
+        self.loop = loop
         self.ready: deque[Callback] = deque()
         self.stopped = False
         self.dead = False
@@ -154,7 +155,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.now = 0.0
         self.turns = 0
         self.errors: list[str] = []
-        self.world = Strand("world", Clock())
+        self.world = Strand("world", Clock(), self)
         self._chance = random.Random(seed)  # noqa: S311  # not for secrets
         self._runnable: list[Strand] = []
         # Due in true time, a tie-breaker, what to run where, and when by that strand's clock.

@@ -50,8 +50,8 @@ class Machine:
         self._history = history
         self._boot = Clock(self.chance.uniform(0, 1e6), rate)  # counts suspend
         self._monotonic = Clock(self._boot.offset, rate)
-        self.main = Strand(f"{name}/main", self._monotonic)
-        self.lease = Strand(f"{name}/lease", self._monotonic)
+        self.main = Strand(f"{name}/main", self._monotonic, loop)
+        self.lease = Strand(f"{name}/lease", self._monotonic, loop)
         self.system = System(
             boot=self.boot_clock,
             wall=lambda: EPOCH + self._boot.rate * loop.now + self.wall_offset,

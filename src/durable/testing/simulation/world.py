@@ -28,6 +28,7 @@ from durable.runtime.identity import Options
 from durable.runtime.surroundings import Progress
 from durable.runtime.worker import Worker
 from durable.store import Store
+from durable.testing.simulation import threads
 from durable.testing.simulation.history import History
 from durable.testing.simulation.isolation import isolated
 from durable.testing.simulation.loop import SimulatedLoop, Strand, Stuck, strand
@@ -366,10 +367,9 @@ def _field(body: bytes | None, name: str) -> str:
 
 def world() -> World:
     """The world in which the running code is: for workflows and bodies that report to it."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SimulatedLoop)
-    assert isinstance(loop.world_of, World)
-    return loop.world_of
+    made = strand.get().loop.world_of
+    assert isinstance(made, World)
+    return made
 
 
 def who() -> str:
@@ -385,11 +385,12 @@ def simulate(seed: int, scenario: Scenario) -> World:
     """
     loop = SimulatedLoop(seed)
     made = World(seed, loop)
-    with isolated():
+    with isolated(), threads.simulated():
         try:
             loop.run_until_complete(loop.begin(loop.world, _main(scenario, made)))
         finally:
             told = len(made.history.events)
+            threads.end_all()
             loop.abandon()
             loop.close()
             del made.history.events[told:]  # what is closed has nothing to say
