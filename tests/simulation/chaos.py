@@ -10,10 +10,12 @@ from durable.testing.simulation.faults import FAULTS, Fault, applies
 from durable.testing.simulation.network import Plan, Sent
 from durable.testing.simulation.world import TTL, World
 from tests.simulation import flows
+from tests.simulation.coordination import mix
 from tests.simulation.programs import any_program
 from tests.simulation.scenarios import cancel, send
 
 HOURS_48 = 48 * 3600.0
+SHARING = 0.35  # of the schedules have locks, slots, ticks, keys and effects, too
 DRIFT = 0.01  # for which P11 holds
 DRIFT_ALWAYS = 0.05  # for which what is recorded is still safe
 
@@ -36,19 +38,25 @@ async def chaos(world: World) -> None:
     world.network.latency = chance.choice([(0.004, 0.06), (0.004, 0.06), (0.05, 0.6)])
     world.network.plan = faults(chance, chance.choice([0.0, 0.01, 0.02, 0.05]))
     concurrency = chance.choice([1, 2, 20])
-    world.fleet(chance.randint(1, 3), flows.code(), concurrency=concurrency)
+    shares = chance.random() < SHARING
+    options: dict[str, Any] = {"queues": mix.QUEUES} if shares else {}
+    world.fleet(chance.randint(1, 3), flows.code(), concurrency=concurrency, **options)
     if chance.random() < 0.3:
-        world.fleet(1, flows.code(), version="v2", concurrency=concurrency)
+        world.fleet(1, flows.code(), version="v2", concurrency=concurrency, **options)
     starts = [world.ask(_start(world, f"run{i}")) for i in range(chance.randint(1, 5))]
+    shared = [world.ask(part) for part in mix.parts(world)] if shares else []
     for _ in range(chance.randint(0, 4)):
         await asyncio.sleep(chance.uniform(0, 8))
-        _befall(world, chance)
+        _befall(world, chance, options)
     await asyncio.sleep(chance.uniform(0, 10))
     world.heal()
-    await asyncio.gather(*starts)
-    world.fleet(1, flows.code())  # one worker lives, whatever became of the others
+    await asyncio.gather(*starts, *shared)
+    # One worker lives, whatever became of the others.
+    world.fleet(1, flows.code(), **options)
     runs = [f"run{i}" for i in range(len(starts))]
     await world.ended(*runs)
+    if shares:
+        await mix.ended(world)
     await world.settle()
 
 
@@ -105,7 +113,7 @@ def faults(chance: random.Random, share: float) -> Plan:
     return plan
 
 
-def _befall(world: World, chance: random.Random) -> None:
+def _befall(world: World, chance: random.Random, options: dict[str, Any]) -> None:
     """Something happens to a worker at a moment of no meaning."""
     alive = world.alive
     if not alive:
@@ -126,4 +134,4 @@ def _befall(world: World, chance: random.Random) -> None:
             member.machine.jump(chance.uniform(-86_400, 86_400))
         case "end":
             world.terminate(member)
-            world.fleet(1, flows.code())
+            world.fleet(1, flows.code(), **options)
