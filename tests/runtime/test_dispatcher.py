@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from durable.catalog import decode_record
 from durable.protocol import primitives
 from durable.protocol.primitives import LEASES, LeaseRecord
 from durable.protocol.queues import Queue
+from durable.protocol.records import Start
 from durable.runtime import lines
 from durable.runtime.dispatcher import Dispatcher
 from durable.runtime.lines import Lines
+from durable.runtime.slots import Listed, Slots
 from durable.store import Store
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend
 from tests.runtime.clocks import BACKENDS, virtual
+
+ONE = Queue("one", concurrency=1)
 
 pytestmark = pytest.mark.anyio
 
@@ -41,13 +47,28 @@ async def test_a_look_may_be_under_way_when_the_dispatcher_ends() -> None:
     known = Lines(store, ("a", "b"), {})
     await known.learn()
     dispatcher = Dispatcher(store, known, label="w")
-    await dispatcher.look("a")
+    await dispatcher.look("a", rung=True)
     looking.set()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(dispatcher.close)
-        tasks.start_soon(dispatcher.look, "b")
+        tasks.start_soon(partial(dispatcher.look, "b", rung=True))
 
     lease = await store.read(primitives.object_name(LEASES, "queue-a"))
     assert lease is not None
     assert decode_record(LeaseRecord, lease).holder == ""
+
+
+async def test_the_slot_of_a_run_whose_start_is_on_its_way_stays() -> None:
+    """A run may have its slot before its `start`: that is no reason to give the slot away."""
+    store = Store(MemoryBackend(Bucket()))
+    start = Start(
+        workflow="dispatcher-test", input=msgspec.Raw(b"{}"), instance="a1", nonce="n",
+        queue="one", limited=True,
+    )  # fmt: skip
+    slots = Slots(store, ONE.record())
+    assert await slots.make("r", start, Listed()) is not None
+
+    await slots.dispatch(tidy=True)
+
+    assert (await slots.all()).held("r", "a1") is not None

@@ -16,7 +16,7 @@ from durable.protocol.records import ScheduleRecord
 from durable.protocol.schedules import Schedule, cron, delay, every
 from durable.runtime import firing
 from durable.runtime.scopes import current
-from durable.store import REMOTE_PACE
+from durable.store import REMOTE_PACE, Stored
 from durable.store.memory import Call, Fault
 from durable.testing.virtual import EPOCH
 from tests.runtime.clocks import BACKENDS, virtual
@@ -331,3 +331,27 @@ async def test_the_store_fails_at_each_call_of_a_tick(kind: Any, index: int) -> 
         assert len(seen) > index
         assert bodies == [ticks.run_id("schedule-test often", TICKS[0])]
         assert (await register(w, "schedule-test often")).fired == 1
+
+
+@pytest.mark.parametrize("limited", [False, True])
+async def test_a_tick_that_was_started_by_half_gets_the_other_half(limited: bool) -> None:
+    """Its run has a `start`, and no worker was told of it: whoever looks next tells them."""
+    record = ScheduleRecord(
+        name="s", workflow="w", input=CALL, schedule=every("5m"), nonce="n", started=[EPOCH],
+        limited=limited,
+    )  # fmt: skip
+    run = ticks.run_id("s", EPOCH)
+    async with world() as w:
+        assert await firing.carry_out(w.store, record, "v1") == [run]
+        (told,) = await _hints(w)
+        await w.store.delete(told.name, told.generation)  # as if it had never been written
+
+        assert await firing.carry_out(w.store, record, "v1") == [run]
+        assert await firing.carry_out(w.store, record, "v1") == []
+
+        assert [hint.name for hint in await _hints(w)] == [told.name]
+
+
+async def _hints(w: World) -> list[Stored]:
+    """What tells workers of runs."""
+    return [s for prefix in ("live/", "queues/") for s in [x async for x in w.store.list(prefix)]]

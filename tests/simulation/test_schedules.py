@@ -71,6 +71,7 @@ FOUND: list[tuple[str, int, Fault]] = [
     ("failing", 79, "refused"),  # ... and one while it drained
     ("restarted", 31, "outage"),  # a restart during the last owner's clean-up was lost
     ("limited_queue", 17, "refused"),  # an accepted run lost its place in line
+    ("outbox", 89, "outage"),  # a tick whose run had a start and no marker was taken for started
     ("restarted_during_clean_up", 32, "crash_before"),  # a start on a cut-off restart was lost
     ("event_to_a_parked_run", 110, "outage"),  # a marker went before the run's last timer hint
     ("lock_outlives_its_worker", 204, "cancel"),  # ... and when the worker was cancelled

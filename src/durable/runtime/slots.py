@@ -13,7 +13,6 @@ from durable.protocol.queues import Rate
 from durable.protocol.records import Pending, QueueRecord, Slot, Start, Starts
 from durable.runtime import markers, reading
 from durable.runtime.facts import read_start
-from durable.runtime.singletons import is_over
 from durable.store import Store, Stored, Written
 
 _slot = msgspec.json.Decoder(Slot)
@@ -290,7 +289,7 @@ class Slots:
             stored = listed.stored.get(index)
             if stored is None or slot.run in waiting:
                 continue
-            if not slot.run or await is_over(self._store, slot.run, slot.instance):
+            if not slot.run or await is_over_unless_new(self._store, slot.run, slot.instance):
                 if slot.run and await self._store.delete(stored.name, stored.generation):
                     del listed.slots[index], listed.stored[index]
                 continue

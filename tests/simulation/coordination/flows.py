@@ -9,7 +9,7 @@ import anyio
 
 import durable
 from durable import Queue, step
-from durable.errors import OutcomeUnknown
+from durable.errors import DurableError, OutcomeUnknown
 from durable.store import Store
 from durable.testing.simulation.network import Wire
 from durable.testing.simulation.world import SimulatedClient, who, world
@@ -151,12 +151,15 @@ def client_here() -> SimulatedClient:
 async def drain(slot: str, batch: int) -> str:
     """Do a batch of what producers left, then delete each by the generation that was read."""
     body = Body(slot)
-    async with client_here() as client:
-        found = [doc async for doc in client.docs.list("outbox/")][:batch]
-        for doc in found:
-            await anyio.sleep(0.1)
-            body.world.history.add(who(), "drained", key=doc.key, value=doc.value)
-            await client.doc(doc.key).delete(doc.generation)
+    try:
+        async with client_here() as client:
+            found = [doc async for doc in client.docs.list("outbox/")][:batch]
+            for doc in found:
+                await anyio.sleep(0.1)
+                body.world.history.add(who(), "drained", key=doc.key, value=doc.value)
+                await client.doc(doc.key).delete(doc.generation)
+    except DurableError as e:
+        raise body.error() from e
     return body.value()
 
 

@@ -233,6 +233,17 @@ def only_who_decides_starts_the_tick() -> Iterator[None]:
 
 
 @bug
+def a_tick_is_started_once_it_has_a_start() -> Iterator[None]:
+    """Whether workers know of its run is not asked."""
+
+    async def is_announced(store: Store, run: str, start: Any) -> bool:
+        return True
+
+    with replaced(firing, "_is_announced", is_announced):
+        yield
+
+
+@bug
 def ticks_are_started_and_then_decided() -> Iterator[None]:
     true = firing.write
 

@@ -115,6 +115,24 @@ async def ticks_of_a_dying_worker(world: World) -> None:
 
 
 @scenario
+async def ticks_half_started(world: World) -> None:
+    """The store takes the first half of a start, and does not answer for the other."""
+    others, failed = world.network.plan, []
+
+    def plan(sent: Sent) -> Fault | None:
+        of_tick = "plain@" in unquote(sent.name) and sent.name.startswith("live/")
+        if sent.verb == "create" and of_tick and not failed:
+            failed.append(sent)
+            return "outage"
+        return others(sent)
+
+    world.network.plan = plan
+    world.fleet(2, flows.code())
+    await scheduled(world, "plain", every("20s", overlap="queue"))
+    await ticked(world, "plain", 2)
+
+
+@scenario
 async def ticks_skipped(world: World) -> None:
     """A tick whose predecessor's run is parked is skipped."""
     world.fleet(2, flows.code())
@@ -186,7 +204,7 @@ async def ticks_paused(world: World) -> None:
     await change(world, "plain", "pause")
     await asyncio.sleep(15)
     await change(world, "plain", "resume")
-    await ticked(world, "plain", 2)
+    await ticked(world, "plain", decided(world, "plain") + 1)
 
 
 @scenario
