@@ -61,8 +61,8 @@ async def produce(world: World, key: str, value: int) -> None:
 @scenario
 async def outbox(world: World) -> None:
     """Producers leave requests, and newer ones for the same key; a scheduled singleton drains."""
-    world.fleet(2, flows.code())
     await scheduled(world, "drain", every("3s"), 3, workflow=shared.dispatch)
+    world.fleet(2, flows.code())
     producers = []
     for value, key in enumerate("abcaabcaba", start=1):
         producers.append(world.ask(produce(world, key, value)))

@@ -236,10 +236,10 @@ def only_who_decides_starts_the_tick() -> Iterator[None]:
 def a_tick_is_started_once_it_has_a_start() -> Iterator[None]:
     """Whether workers know of its run is not asked."""
 
-    async def is_announced(store: Store, run: str, start: Any) -> bool:
-        return True
+    async def is_unknown(store: Store, run: str, start: Any) -> bool:
+        return False
 
-    with replaced(firing, "_is_announced", is_announced):
+    with replaced(firing, "_is_unknown_to_workers", is_unknown):
         yield
 
 
