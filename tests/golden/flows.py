@@ -275,3 +275,15 @@ async def parked_lock(number: int) -> int:
 
 
 IN_THE_WAY = 0  # the argument of a run that keeps the slot or the lock
+
+
+@step(name="golden.cheap", durability="group")
+async def cheap(number: int) -> int:
+    return number + 1
+
+
+@workflow(name="golden.grouped")
+async def grouped(number: int) -> Any:
+    before = [await cheap(number), await cheap(number + 1)]
+    ordinary = await double(before[1])
+    return [*before, ordinary, *await gather(cheap(ordinary), cheap(0))]

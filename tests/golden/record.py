@@ -67,6 +67,7 @@ RUNS: dict[str, Golden] = {
     "parked-retry": Golden(flows.parked_retry, 3, parked=True),
     "parked-queue": Golden(flows.parked_queue, 3, parked=True, behind=flows.IN_THE_WAY),
     "parked-lock": Golden(flows.parked_lock, 3, parked=True, behind=flows.IN_THE_WAY),
+    "grouped": Golden(flows.grouped, 3),
     "open": Golden(flows.open_, 21),  # the last: recording ends with it
 }
 

@@ -66,6 +66,19 @@ def everything_sync(order: str) -> str:
     return f"{one} {two} {trip(2)}"
 
 
+@step(durability="group")
+def cheaply(entry: str) -> str:
+    return entry.upper()
+
+
+@workflow
+async def grouped(order: str) -> str:
+    letters = [await cheaply.call(letter) for letter in order]
+    receipt = await shop.invoice("".join(letters))
+    await durable.sleep("2h")
+    return f"{receipt} {await cheaply.call('z')}"
+
+
 @workflow
 async def doomed(order: str) -> str:
     await shop.invoice(order)
@@ -185,6 +198,14 @@ def test_children_survive_every_crash() -> None:
     assert report.value == "receipt for two, receipt for one"
     bodies = [path for path in report.body_runs if path.startswith("invoice.1")]
     assert len(bodies) == 2
+    assert max(report.body_runs.values()) == 2
+
+
+def test_cheap_steps_survive_every_crash() -> None:
+    """Those that were not recorded yet run again, and nothing that others see changes."""
+    report = crash_at_every_call(grouped, "abc")
+
+    assert report.value == "receipt for ABC Z"
     assert max(report.body_runs.values()) == 2
 
 
