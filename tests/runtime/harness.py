@@ -381,6 +381,7 @@ class Line:
         execution = self._execution(backend, seen, facts, chance)
         self._executing = execution
         lost = anyio.Event()
+        concluding = anyio.CancelScope()
 
         def on_crash() -> None:
             seen.timeline.append("    crash")
@@ -388,13 +389,16 @@ class Line:
             lost.set()
             if not crash.zombie:
                 execution.close(Stopped("lease"))
+                concluding.cancel()
 
         backend.on_crash = on_crash
         ended = anyio.Event()
 
         async def execute() -> None:
             await execution.run_to_end()
-            seen.closing = await execution.conclude()
+            seen.closing = Stopped("lease")
+            with concluding:
+                seen.closing = await execution.conclude()
             seen.timeline.append(f"    ended: {seen.closing}")
             seen.calls = backend.calls
             ended.set()
@@ -408,6 +412,8 @@ class Line:
             for _ in range(chance.choice([0, 10, 100, 500])):
                 await anyio.lowlevel.checkpoint()
             execution.close(Stopped("lease"))
+            if backend.dead:
+                concluding.cancel()
 
         zombies.start_soon(execute)
         zombies.start_soon(wait_ended)

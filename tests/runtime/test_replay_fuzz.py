@@ -93,9 +93,11 @@ def test_programs_with_cheap_steps(backend: str) -> None:
     for seed in seeds():
         cheap, cancelled = [40, 80][seed % 2], bool(seed // 2 % 2)
         source = program(seed, native=backend == "asyncio", cheap=cheap, cancelled=cancelled)
+        chance = random.Random(seed)
         live = tried(backend, source, seed, [])
-        for crashes in crash_lines(random.Random(seed), live.executions[0].calls):
-            line = tried(backend, source, seed, crashes)
+        at = chance.uniform(0, live.seconds) if cancelled else None
+        for crashes in crash_lines(chance, live.executions[0].calls):
+            line = tried(backend, source, seed, crashes, at)
             happened["late"] += sum(isinstance(e.closing, LateRecord) for e in line.executions)
             happened["lost"] += sum(len(e.unrecorded) for e in line.executions)
 
