@@ -82,7 +82,17 @@ def test_a_dry_run_does_nothing(cli: Cli) -> None:
         assert {run["run"]: run["done"] for run in chosen.document["runs"]} == {
             "a": False, "b": False,
         }  # fmt: skip
+    shown = cli("retry", "--failed", "--dry-run")
+    assert shown.out.count("RuntimeError: it is broken") == 2
+    assert shown.out.endswith("2 runs: nothing was done; without --dry-run: retry\n")
     assert len(cli("list", "--status", "failed", "--json").document["runs"]) == 2
+
+
+def test_filters_that_find_nothing_say_so(cli: Cli) -> None:
+    """That is no error: there is nothing to do."""
+    done = cli("retry", "--failed", "--yes")
+
+    assert (done.code, done.out) == (0, "no runs\n")
 
 
 def test_whoever_sits_at_a_terminal_is_asked(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -482,6 +482,35 @@ def test_a_detached_child_of_a_given_id_is_the_child_again(backend: str, verb: s
     run(backend, main)
 
 
+def test_a_retried_parent_waits_on_for_its_detached_child(backend: str) -> None:
+    """Its start is kept, whatever id it has; its end wakes the instance that waits now."""
+
+    @a_workflow
+    async def parent() -> str:
+        child = await _waits_for_ever.options(detached=True).start()
+        await _does("between")
+        return await child.result()
+
+    async def main() -> None:
+        async with world() as w:
+            broken.add("between")
+            await w.process()
+            await w.start("r", parent)
+            assert "between is broken" in await w.result("r")
+            broken.clear()
+            (child,) = _children(w)
+
+            await _Repair(w.store).retry("r")
+            await w.until(lambda: ran == ["between", "between"])
+            await parked(w)
+            await (await _handle(w, child)).send("go", "went")
+
+            assert await w.result("r") == "went"
+            assert _children(w) == [child]
+
+    run(backend, main)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_whoever_restarts_may_die_and_no_child_is_forgotten(backend: str, mode: Mode) -> None:
     """Asked again, the restart also does what follows it: nobody else would cancel the child."""

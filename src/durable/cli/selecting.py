@@ -50,6 +50,10 @@ def report(arguments: argparse.Namespace, done: dict[str, DurableError | str]) -
     if arguments.json:
         runs = [_document(run, said, done=not arguments.dry_run) for run, said in done.items()]
         output.document({"runs": runs})
+    elif not done:
+        print("no runs")
+    elif arguments.dry_run and not arguments.runs:  # the list of them stands above
+        print(f"{len(done)} runs: {next(iter(done.values()))}")
     else:
         for run, said in done.items():
             text = said.message if isinstance(said, DurableError) else said
@@ -83,10 +87,12 @@ async def _chosen(client: Client, arguments: argparse.Namespace, word: str) -> S
 
 
 def _confirm(arguments: argparse.Namespace, word: str, runs: Sequence[RunSummary]) -> None:
-    if arguments.yes or arguments.dry_run:
+    if arguments.yes and not arguments.dry_run:
         return
     if not arguments.json:
         preview([(r.id, r.workflow, r.status, r.ended, r.status.reason) for r in runs])
+    if arguments.dry_run:
+        return
     if arguments.json or not sys.stdin.isatty():
         raise UsageError(
             f"{len(runs)} runs would be chosen to {word}: nothing was done",
