@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import anyio
@@ -215,6 +216,49 @@ async def test_a_burst_does_not_form_a_line() -> None:
 
         assert len(ids) == 1
         assert len(w.writes()) - before <= 40
+
+
+async def test_what_it_costs() -> None:
+    """Class A: 3 and a ring to open, 1 for each further start, then once a park and a wake."""
+    async with world() as w:
+        w.bucket.log.clear()
+        await start(w, "a")
+        opened = [name.split("/")[0] for name in w.writes()]
+        await w.process()
+        await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
+        await anyio.sleep(5)
+        w.bucket.log.clear()
+        handle = await start(w, "b")
+        assert w.writes() == [names.start(handle.id)]
+        reads = [name for verb, name in w.bucket.log if verb == "read"]
+        assert len([name for name in reads if name in w.there()]) <= 5
+        w.bucket.log.clear()
+        await w.result(handle.id)
+        await w.until(lambda: not w.hints("live/") and not w.hints("timers/"))
+        mine = [(v, n) for v, n in w.bucket.log if handle.id in n or n.startswith("bells/queue")]
+        again = [f"{v} {n.split('/')[0]}" for v, n in mine if v in {"create", "replace"}]
+
+        assert sorted(opened) == ["bells", "live", "queues", "runs"]
+        twice = ["create live", "create bells", "replace live"]  # the first hint, then the second
+        parked = ["create runs", "create timers"]
+        closed = ["replace runs", "create runs"]  # the request counts; the epoch
+        ended = ["create runs", "create runs", "create history"]  # the step, the outcome
+        assert Counter(again) == Counter(twice + parked + twice + closed + ended)
+
+
+async def test_a_start_that_joins_makes_what_the_first_did_not() -> None:
+    """Whoever opened it died before it had told the workers."""
+    async with world() as w:
+        first = await start(w, "a")
+        (marker,) = w.hints("live/")
+        stored = await w.store.read(marker)
+        assert stored is not None
+        await w.store.delete(marker, stored.generation)
+        handle = await start(w, "b")
+        await w.process()
+
+        assert handle.id == first.id
+        assert await w.result(handle.id) == "b"
 
 
 async def test_inside_a_workflow_it_is_asked_for_and_not_owned() -> None:
