@@ -38,6 +38,17 @@ def wide(numbers: list[int]) -> list[Any]:
     ]  # fmt: skip
 
 
+@workflow(name="sync.held back", queue=durable.Queue("held-back", debounce="1h"))
+def held_back(text: str) -> str:
+    return text
+
+
+@workflow(name="sync.asks for it")
+def asks_for_it() -> list[str]:
+    one = held_back.options(debounce_key="inside")
+    return [sync.run(one.start(text)).id for text in ("a", "b")]
+
+
 WIDE = [2, "receipt A", [2, 4, 6], [4, 8, 12], ["receipt B"], "receipt C"]
 
 
@@ -219,3 +230,14 @@ def test_words_that_never_wait_are_the_same() -> None:
     """They are offered beside the blocking ones."""
     for word in ("now", "patched", "publish", "random", "uuid"):
         assert getattr(sync, word) is getattr(durable, word)
+
+
+def test_starts_that_are_held_back(tmp_path: Path) -> None:
+    """From a script and inside a plain function: two starts with a key are one run."""
+    with sync.connect(f"sqlite:///{tmp_path}/runs.db") as blocking:
+        one = held_back.options(debounce_key="outside")
+        first, second = blocking.start(one, "a"), blocking.start(one, "b")
+        inside = blocking.run(asks_for_it)
+
+        assert first.id == second.id
+        assert inside[0] == inside[1] != first.id

@@ -56,6 +56,17 @@ single = workflow(
 )(fn)
 
 
+@step(name="debounce-test last")
+async def last(seconds: float) -> None:
+    ran.append((current().run_id, "lasts", anyio.current_time()))
+    await anyio.sleep(seconds)
+
+
+@workflow(name="debounce-test lasting", queue=QUIET)
+async def lasting() -> None:
+    await last(60.0)
+
+
 @workflow(name="debounce-test parent")
 async def parent(texts: list[str]) -> list[str]:
     started = [await plain.options(debounce_key="k").start(text) for text in texts]
@@ -159,6 +170,20 @@ async def test_held_back_it_is_parked() -> None:
         assert "for further starts with debounce key 'k', until" in status.reason
         assert [s.status async for s in Client(w.store).list()] == ["parked"]
         assert await w.result(handle.id) == "a"
+
+
+async def test_what_it_waited_for_is_shown_until_it_begins() -> None:
+    """Among its calls as long as it is held back, and no more once its code goes on."""
+    async with world() as w:
+        await w.process()
+        handle = await Client(w.store).start(lasting.options(debounce_key="k"))
+        await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
+        before = [(call.path, call.outcome) for call in await handle.steps()]
+        await w.until(lambda: bool(ran))
+        during = [call.path for call in await handle.steps()]
+
+        assert before == [("debounce", "waiting")]
+        assert during == []
 
 
 async def test_a_limited_queue_gives_it_a_slot_after_the_quiet_time() -> None:

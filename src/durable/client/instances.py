@@ -18,10 +18,8 @@ from durable.client import offspring, reading
 from durable.errors import Conflict
 from durable.protocol import instances, names, records
 from durable.protocol.names import Fact
-from durable.protocol.queues import DEBOUNCE_PATH, SLOT_PATH
 from durable.protocol.records import NEVER, Fork, Start, Step
-from durable.protocol.singletons import LOCK_PATH
-from durable.runtime import flags, markers
+from durable.runtime import admission, flags, markers
 from durable.runtime.branches import map_in
 from durable.runtime.children import Started, wake_parent
 from durable.runtime.facts import Facts, load_older
@@ -108,7 +106,7 @@ class Copy:
             wait.path
             for wait in self.facts.waits
             if wait.path not in recorded
-            and wait.path not in {DEBOUNCE_PATH, LOCK_PATH, SLOT_PATH}
+            and wait.path not in admission.PATHS
             and wait.time < self.until
         }
 

@@ -22,7 +22,7 @@ from durable.protocol.records import (
     Step,
     Wait,
 )
-from durable.runtime import debouncing, flags, reading, slots, timers
+from durable.runtime import admission, debouncing, flags, reading, slots, timers
 from durable.runtime import facts as facts_of_runs
 from durable.runtime.facts import CorruptFact, Facts
 from durable.runtime.lines import read_pauses
@@ -300,7 +300,13 @@ def summarize(facts: Facts) -> list[StepSummary]:
         if path not in paths and path not in journal.closed
     ]  # fmt: skip
     waiting = [] if facts.result else facts.standing()
-    waits = [wait for wait in waiting if wait.path not in journal.attempts]
+    begun = max((epoch.time for epoch in facts.epochs if epoch.worker), default=0.0)
+    waits = [
+        wait
+        for wait in waiting
+        if wait.path not in journal.attempts
+        and (wait.path not in admission.PATHS or wait.time > begun)
+    ]
     return done + tried + [_open_wait(wait) for wait in waits]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from durable.errors import RunCancelled, SingletonTaken
 from durable.protocol import failures, moments, singletons
 from durable.protocol.failures import Failure
+from durable.protocol.queues import DEBOUNCE_PATH, SLOT_PATH
 from durable.protocol.records import Holder, LockRecord, LockRequest, Start, Wait
 from durable.protocol.singletons import LOCK_PATH
 from durable.runtime import debouncing
@@ -60,6 +61,9 @@ class Turned:
     skipped: Holder | None = None
     joined: Holder | None = None
 
+
+PATHS = frozenset({DEBOUNCE_PATH, LOCK_PATH, SLOT_PATH})
+"""Of the waits that are over once the run's code goes on; no outcome is recorded of them."""
 
 Answer = Admitted | Turned | Parked | Queued | Changed
 
