@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-import tests.simulation.coordination  # has scenarios of its own
+import tests.simulation.choices  # has scenarios of its own
+import tests.simulation.coordination  # as above
 import tests.simulation.grouped  # as above
 import tests.simulation.plain  # noqa: F401  # as above
 from durable.testing.simulation.faults import FAULTS, Fault, applies

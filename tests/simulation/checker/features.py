@@ -50,22 +50,37 @@ def inboxes_are_chains(_: Case, instance: Instance) -> Iterator[str]:
 
 
 def events_reach_one_wait(_: Case, instance: Instance) -> Iterator[str]:
-    """P9, S11: an event reaches at most one wait, in the order in which they were sent."""
+    """P9, S11: an event reaches at most one wait, in the order in which they were sent.
+
+    One that was taken by a wait which a decision closed before it was handed over is free again.
+    """
     taken: dict[str, list[Fact]] = defaultdict(list)
+    since: dict[int, int] = {}  # events that were taken: the decision since which they are
+    decisions = 0
+    freed = set[str]()
     for _k, fact in sorted(instance.takes.items()):
         take = record(fact)
         if not take.get("event"):
+            decisions += take["kind"] not in {"event", "sleep"}
             continue
         name = f"{take['name'].removeprefix('event-')}/{take['event']}"
         event = instance.events.get(name)
         if event is None or event.order > fact.order:
             yield f"{take['path']} took {name}, which had not been sent"
+        elif since.get(event.order, decisions) < decisions:
+            freed.add(take["name"])
         else:
             taken[take["name"]].append(event)
+            since[event.order] = decisions
     for name, found in taken.items():
         orders = [event.order for event in found]
-        if orders != sorted(set(orders)):
+        if orders != sorted(set(orders)) and name not in freed:
             yield f"events of {name} were taken as {[e.name.rsplit('/', 1)[-1] for e in found]}"
+    for epoch, facts in instance.received.items():
+        told = Counter(str(f.what) for f in facts if str(f.what).startswith("event "))
+        for what, times in told.items():
+            if times > 1:
+                yield f"epoch {epoch} was handed {what!r} {times} times"
 
 
 def received_events_are_recorded(_: Case, instance: Instance) -> Iterator[str]:
