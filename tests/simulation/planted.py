@@ -355,6 +355,25 @@ def leases_fenced_at_half_their_time() -> Iterator[None]:
         yield
 
 
+@bug
+def nobody_looks_at_lock_files() -> Iterator[None]:
+    async def judge_orphans(self: Sweeper) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return False
+
+    with replaced(Sweeper, "judge_orphans", judge_orphans):
+        yield
+
+
+@bug
+def a_lock_file_alone_proves_a_death() -> Iterator[None]:
+    """Whether its lock is held is not asked."""
+    import durable.runtime.locks as module
+
+    with replaced(module, "_try_lock", lambda descriptor: True):
+        yield
+
+
 # -- markers and epochs ---------------------------------------------------------------------------
 
 

@@ -238,6 +238,11 @@ def at_most_once(s: Story) -> None:
     s.add(s.one("body", slot="once-"), "body", token="once-o0|99")
 
 
+@lie("death_on_one_host")
+def provable_deaths_are_seen(s: Story) -> None:
+    _fence(s).at += 9
+
+
 @lie("children")
 def children_are_told_as_recorded(s: Story) -> None:
     s.one("child").facts["value"] = ["invented|999"]

@@ -203,7 +203,7 @@ def orphans(folder: Path) -> list[str]:
     It costs no store call, so it can be asked every second.
     """
     dead = []
-    for path in folder.glob(f"*{_SUFFIX}") if HAVE_FLOCK else ():
+    for path in sorted(folder.glob(f"*{_SUFFIX}")) if HAVE_FLOCK else ():
         worker = path.name.removesuffix(_SUFFIX)
         descriptor = _lock_existing(path, worker) if _WORKER_ID.fullmatch(worker) else None
         if descriptor is not None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from tests.simulation.checker.case import Case, Fact, record
 
 JUDGED_SECONDS = 2.0  # from a look at a lease that was absent to what it led to
+PROVED_SECONDS = 3.0  # in which a worker looks at the lock files of its host, and fences
 _OWNED = ("steps/", "attempts/", "epochs/", "result")
 
 
@@ -17,7 +18,8 @@ def _state(fact: Fact) -> str:
 
 
 def fences_are_justified(case: Case) -> Iterator[str]:
-    """T2: a lease is fenced when it is older than its own ttl, by the store's time."""
+    """T2: a lease is fenced when it is older than its own ttl, or its holder is proved dead."""
+    hosts = _Hosts(case)
     for name, facts in case.mutations.items():
         if not name.startswith("workers/"):
             continue
@@ -26,8 +28,51 @@ def fences_are_justified(case: Case) -> Iterator[str]:
                 continue
             if _state(before) == "dead":
                 yield f"{name} was fenced twice"
+            elif hosts.can_prove(fact.who, record(before)["label"], fact.at):
+                continue
             elif fact.at - before.at <= record(before)["ttl"]:
                 yield f"{fact.who} fenced {name} {fact.at - before.at:.2f} s after its renewal"
+
+
+def provable_deaths_are_seen(case: Case) -> Iterator[str]:
+    """L2: where nothing else goes wrong, who dies is fenced at once by a worker on its host."""
+    if case.by_kind["fault"] or any("stopped" in f.what for f in case.by_kind["happened"]):
+        return
+    hosts = _Hosts(case)
+    for name, facts in case.mutations.items():
+        if not name.startswith("workers/"):
+            continue
+        label = record(facts[0])["label"]
+        died = hosts.killed.get(label)
+        if died is None or not hosts.mates(label, died):
+            continue
+        ends = [f.at for f in facts if f.verb == "delete" or _state(f) == "dead"]
+        if not ends or min(ends) > died + PROVED_SECONDS:
+            yield f"{label} died at {died:.1f}, on a host with others; its lease ended {ends}"
+
+
+class _Hosts:
+    def __init__(self, case: Case) -> None:
+        self._hosts = {f.who: (f.host, f.at) for f in case.by_kind["host"]}
+        self.killed = {f.who: f.at for f in case.by_kind["happened"] if f.what == "killed"}
+        self._ended = {f.who: f.at for f in case.by_kind["happened"] if f.what == "told to end"}
+
+    def can_prove(self, prober: str, who: str, at: float) -> bool:
+        """Whether the lock file of a process that was dead by then told its neighbour so."""
+        if prober not in self._hosts or who not in self._hosts or prober == who:
+            return False
+        one, two = self._hosts[prober], self._hosts[who]
+        return one[0] == two[0] and self.killed.get(who, at + 1) <= at
+
+    def mates(self, who: str, at: float) -> bool:
+        """Whether others live on its host, before and after."""
+        return any(
+            self.can_prove(other, who, at)
+            and self._hosts[other][1] < at - PROVED_SECONDS
+            and other not in self.killed
+            and self._ended.get(other, at + 100) > at + PROVED_SECONDS
+            for other in self._hosts
+        )
 
 
 def no_two_believe(case: Case) -> Iterator[str]:
@@ -115,6 +160,7 @@ class _Leases:
 
 OWNER_RULES: list[Callable[[Case], Iterator[str]]] = [
     fences_are_justified,
+    provable_deaths_are_seen,
     no_two_believe,
     the_fenced_are_silent,
     the_untrusted_do_nothing,

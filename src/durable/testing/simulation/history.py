@@ -19,7 +19,8 @@ class Event(NamedTuple):
 
     Kinds: `call` (a store call is sent), `mutation` (the store changed), `answer` (an answer
     arrived), `happened` (to a process), `body` and `ended` (of a step), `enter`, `received` and
-    `left` (a workflow function), `asked` and `reply` (of a client), `fault`, `phase`.
+    `left` (a workflow function), `host` (on which a process runs), `asked` and `reply` (of a
+    client), `fault`, `phase`.
     """
 
     at: float

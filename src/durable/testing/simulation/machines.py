@@ -46,6 +46,7 @@ class Machine:
         self.stopped = False
         self.gone = anyio.Event()  # it was killed, or came to its own end
         self.on_cancel: Callable[[], object] = lambda: None
+        self.on_kill: Callable[[], object] = lambda: None
         self._loop = loop
         self._history = history
         self._boot = Clock(self.chance.uniform(0, 1e6), rate)  # counts suspend
@@ -86,6 +87,7 @@ class Machine:
             self._history.happened(self.name, "killed")
             self._loop.kill_strand(self.main)
             self._loop.kill_strand(self.lease)
+            self.on_kill()
 
     def stop(self, seconds: float, *, suspend: bool = False) -> None:
         """As SIGSTOP, or as a suspended machine, for so long."""

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio  # noqa: TID251  # its futures; the event loop is a simulated one of asyncio's
 import random  # noqa: TID251  # one seed for everything is the point
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -64,6 +66,12 @@ class Member:
     def worker_id(self) -> str:
         """The id under which it works now."""
         return self.worker.id if self._running else ""
+
+    def close_files(self) -> None:
+        """As the kernel does for a process that ends: its lock file stays, and is free."""
+        lock = self.worker._holdings.identity._lock if self._running else None
+        if lock is not None:
+            lock._close(unlink=False)
 
     @property
     def _running(self) -> bool:
@@ -129,6 +137,7 @@ class World:
         self.restarts = True
         self.machines: dict[str, Machine] = {}
         self._by_machine: dict[str, Member] = {}
+        self._files: tempfile.TemporaryDirectory[str] | None = None
 
     # -- machines ---------------------------------------------------------------------------------
 
@@ -143,6 +152,17 @@ class World:
         )  # fmt: skip
         self.machines[made.name] = made
         return made
+
+    def host(self, name: str) -> Path:
+        """Where workers on the host of that name keep their lock files, as `runtime_folder`."""
+        if self._files is None:
+            self._files = tempfile.TemporaryDirectory(prefix="durable-simulation-")
+        return Path(self._files.name) / name
+
+    def close(self) -> None:
+        """Remove what a simulation has left on the real machine."""
+        if self._files is not None:
+            self._files.cleanup()
 
     def _place(self, task: str) -> Strand | None:
         """What the runtime runs in a thread of its own has a strand of its own here."""
@@ -184,7 +204,10 @@ class World:
             ),
         )  # fmt: skip
         member = Member(machine, worker)
+        machine.on_kill = member.close_files
         self.members.append(member)
+        if "runtime_folder" in options:
+            self.history.add(machine.name, "host", host=options["runtime_folder"].name)
 
         async def live() -> None:
             with anyio.CancelScope() as scope:
@@ -393,6 +416,7 @@ def simulate(seed: int, scenario: Scenario) -> World:
             threads.end_all()
             loop.abandon()
             loop.close()
+            made.close()
             del made.history.events[told:]  # what is closed has nothing to say
     return made
 
