@@ -65,8 +65,12 @@ def break_down(kind: str) -> object:
 
 
 @step(process=True, attempts=1)
-def beat() -> None:
-    durable.current().heartbeat(1)
+def says(word: str) -> None:
+    match word:
+        case "heartbeat":
+            durable.current().heartbeat(1)
+        case "publish":
+            durable.publish("rows", 1)
 
 
 @step(process=True, attempts=1)

@@ -106,16 +106,18 @@ def test_arguments_that_cannot_be_sent(backend: str) -> None:
 
 
 @backends
-def test_no_heartbeat_in_a_child(backend: str) -> None:
-    """It says so."""
+@pytest.mark.parametrize("word", ["heartbeat", "publish"])
+def test_a_child_tells_nothing_before_it_ends(backend: str, word: str) -> None:
+    """What a body may say while it runs is refused in a child, with what to do instead."""
 
     async def w() -> None:
-        await crunching.beat.call()
+        await crunching.says.call(word)
 
-    assert isinstance(
-        runs.error_of(run_with_threads(backend, runs.Run(runs.a_workflow(w)).execute)),
-        NotInWorkflow,
-    )
+    error = runs.error_of(run_with_threads(backend, runs.Run(runs.a_workflow(w)).execute))
+
+    assert isinstance(error, NotInWorkflow)
+    assert f"{word}() was called in a step with process=True" in str(error)
+    assert "split the work into several such steps" in str(error)
 
 
 def test_a_sync_workflow_calls_it_bare() -> None:

@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
-from durable.errors import InvalidDefinition, ProcessDied
+from durable.errors import InvalidDefinition, NotInWorkflow, ProcessDied
 from durable.protocol import failures, values
 from durable.protocol.failures import Failure
 from durable.runtime import modules
+from durable.runtime.inside import Inside
 from durable.runtime.ownership import Ownership
 from durable.runtime.scopes import Current, here
 from durable.system import System
@@ -59,12 +60,27 @@ class Answer(msgspec.Struct, omit_defaults=True):
     late: bool = False
 
 
+class _Cut(Current):
+    """The attempt as its body sees it in a child, which tells its worker nothing but the end."""
+
+    __slots__ = ()
+
+    def inside(self, word: str) -> Inside:
+        raise NotInWorkflow(
+            f"{word}() was called in a step with process=True: its child process tells its worker "
+            "nothing before it ends",
+            hint="split the work into several such steps, each of which is recorded, and say "
+            "between them how far it has come; or leave out process=True",
+            run=self.run_id,
+        )
+
+
 def work(job: Job) -> bytes:
     """Call the body; an `Answer` as JSON. What the body raises is in it."""
     _belong_to(job.parent)
     if _boot() - job.checked > FRESH:
         return msgspec.json.encode(Answer(late=True))
-    token = here.set(Current(*job.place))
+    token = here.set(_Cut(*job.place))
     try:
         fn = _function(job)
         returns = typing.get_type_hints(fn, include_extras=True).get("return")
