@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import durable
 from durable.errors import InvalidDefinition
 from durable.protocol.records import Group
 from durable.runtime import grouping
-from durable.runtime.closing import LateRecord, Parked, Stopped
+from durable.runtime.closing import Attention, LateRecord, Parked, Stopped
 from durable.runtime.execution import Execution
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, run
@@ -470,6 +471,40 @@ def test_a_replay_writes_nothing(backend: str) -> None:
 
     assert closing == Stopped("replayed", path="g.2")
     assert bodies == []
+
+
+@backends
+def test_recorded_before_somebody_is_asked(backend: str) -> None:
+    """A run that needs attention has recorded what brought it there."""
+
+    async def w() -> None:
+        await g(1)
+        await s(1)
+
+    one = Run(a_workflow(w))
+    one.put_step(recorded("s.1", 1, kind="sleep"))
+
+    assert isinstance(run(backend, one.execute), Attention)
+    assert log_of(one) == ["groups/1"]
+
+
+@backends
+def test_others_have_their_turn(backend: str) -> None:
+    """A run that waits for no store does not keep the event loop to itself."""
+    turns: list[int] = []
+
+    async def count(_: Execution) -> None:
+        while len(bodies) < 100:
+            turns.append(len(bodies))
+            await anyio.lowlevel.checkpoint()
+
+    async def w() -> None:
+        for x in range(100):
+            await g(x)
+
+    value(backend, Run(a_workflow(w)), meanwhile=count)
+
+    assert len(turns) >= 100
 
 
 def test_what_cannot_be_grouped() -> None:

@@ -10,6 +10,11 @@ async def charge(order: str, cents: int) -> str:
     return f"{order}:{cents}"
 
 
+@step(durability="some")  # error
+def parse(line: str) -> int:
+    return int(line)
+
+
 @workflow
 async def checkout(order: str) -> str:
     await charge(order, "500")  # error

@@ -62,20 +62,19 @@ class Groups:
         self._last = last
         self._spawn = spawn
         self._gathered: list[Step] = []
-        self._size = 0.0  # 1: enough for a group
-        self._recorded = anyio.Event()  # what has gathered
+        self._size = 0.0  # of what has gathered; 1 is enough for a group
+        self._recorded = anyio.Event()  # set once what has gathered is recorded
         self._sending: Group | None = None
-        self._sent = anyio.Event()  # and recorded
-        self._wanted = anyio.Event()
-        self._writing = False
+        self._sent = anyio.Event()  # set once that is recorded
+        self._wanted = anyio.Event()  # set once what has gathered is to be written at once
+        self._writing = False  # whether the task that writes is there
 
     def add(self, step: Step) -> None:
         """This outcome, which has its order number, is to be recorded with others."""
         step.nonce = ""
         self._gathered.append(step)
-        value = step.value
-        self._size += 1 / STEPS
-        self._size += 0 if isinstance(value, msgspec.UnsetType) else len(bytes(value)) / BYTES
+        length = 0 if isinstance(step.value, msgspec.UnsetType) else len(bytes(step.value))
+        self._size += 1 / STEPS + length / BYTES
         if self._size >= 1:
             self._wanted.set()
         if not self._writing:
