@@ -172,6 +172,21 @@ async def test_held_back_it_is_parked() -> None:
         assert await w.result(handle.id) == "a"
 
 
+async def test_its_timeout_counts_from_the_end_of_the_quiet_time() -> None:
+    """One of three seconds is no matter while it is held back, and ends a run that takes longer."""
+    async with world() as w:
+        await w.process()
+        brief = await start(w, "a", flow=plain.options(timeout="3s"))
+        again = await start(w, "b", flow=plain.options(timeout="3s"))
+        lasts = await Client(w.store).start(lasting.options(debounce_key="k", timeout="3s"))
+        assert again.id == brief.id
+        assert await w.result(brief.id) == "b"
+        assert "not over at the deadline" in await w.result(lasts.id)
+        found = await w.facts(lasts.id)
+        assert found.result is not None
+        assert 13 <= found.result.time - found.start.created < 16
+
+
 async def test_what_it_waited_for_is_shown_until_it_begins() -> None:
     """Among its calls as long as it is held back, and no more once its code goes on."""
     async with world() as w:

@@ -51,14 +51,16 @@ def build(
     encoded = values.encode_call(
         definition.signature, definition.hints, args, kwargs, name=definition.name
     )
+    debounce = definition.debounced(workflow.debounce_key, now)
     start = Start(
         workflow=definition.name, input=msgspec.Raw(encoded), instance=random_id(system),
         nonce=system.token(), queue=definition.queue, version=version,
         workflow_version=definition.version, pinned=definition.pinned,
-        tags=_checked_tags(workflow.tags), created=now, deadline=definition.deadline(now),
+        tags=_checked_tags(workflow.tags), created=now,
+        deadline=definition.deadline(now, debounce),
         lock=definition.lock(args, kwargs), priority=workflow.priority,
         limited=definition.is_limited, label=definition.label, dedup_key=workflow.dedup_key,
-        debounce=definition.debounced(workflow.debounce_key, now),
+        debounce=debounce,
     )  # fmt: skip
     run = random_id(system) if workflow.run_id is None else workflow.run_id
     return Request(run, start, definition)

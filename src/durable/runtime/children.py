@@ -224,13 +224,14 @@ class Children:
         parent = Parent(
             run=self.performer.run_id, instance=self.instance, path=call.path, owned=call.owned
         )
+        debounce = definition.debounced(call.debounce_key, now)
         start = Start(
             workflow=definition.name, input=call.input, queue=definition.queue,
             instance=starting.random_id(around.system), nonce=around.system.token(),
-            tags=dict(call.tags), created=now, deadline=definition.deadline(now),
+            tags=dict(call.tags), created=now, deadline=definition.deadline(now, debounce),
             workflow_version=definition.version, pinned=definition.pinned, parent=parent,
             lock=call.lock, limited=definition.is_limited, priority=call.priority,
-            label=definition.label, debounce=definition.debounced(call.debounce_key, now),
+            label=definition.label, debounce=debounce,
         )  # fmt: skip
         if start.is_collecting:
             return await self._share(call.run, start)

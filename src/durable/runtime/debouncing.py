@@ -22,7 +22,7 @@ from durable import catalog
 from durable.catalog import Contention
 from durable.protocol import moments, names, queues, records
 from durable.protocol.queues import DEBOUNCE_PATH
-from durable.protocol.records import Start, Wait
+from durable.protocol.records import NEVER, Start, Wait
 from durable.runtime import keyed, starting
 from durable.runtime.closing import Parked
 from durable.runtime.facts import decode_start, read_cancel
@@ -112,9 +112,11 @@ def _in_the_place_of(there: Start, asked: Start) -> Start:
     """The run stays what it is, and keeps its place among those that wait."""
     assert there.debounce is not None
     assert asked.debounce is not None
+    debounce = queues.moved(there.debounce, asked.debounce)
+    later = debounce.due - asked.debounce.due
     return msgspec.structs.replace(
-        asked, instance=there.instance, created=there.created,
-        debounce=queues.moved(there.debounce, asked.debounce),
+        asked, instance=there.instance, created=there.created, debounce=debounce,
+        deadline=asked.deadline + later if asked.deadline else NEVER,
     )  # fmt: skip
 
 

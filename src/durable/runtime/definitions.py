@@ -97,9 +97,15 @@ class WorkflowDefinition(Definition):
     events: Mapping[str, object] = field(default_factory=dict)
     cleanup_timeout: float = CLEANUP_TIMEOUT
 
-    def deadline(self, started: float) -> float:
-        """The deadline of a run that starts then; 0: none. Stored once, in `start`."""
-        return NEVER if self.timeout is None else started + self.timeout
+    def deadline(self, started: float, debounce: Debounce | None = None) -> float:
+        """The deadline of a run that starts then; 0: none. Stored in `start`.
+
+        Args:
+            debounce: what holds it back; its time counts from the end of that.
+        """
+        if self.timeout is None:
+            return NEVER
+        return self.timeout + (started if debounce is None else debounce.due)
 
     def for_runs_of(self, version: str, *, pinned: bool = False) -> WorkflowDefinition | None:
         """The code for a run that was started by that version: its own where that is here.
