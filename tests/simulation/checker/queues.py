@@ -154,22 +154,31 @@ def _turn(case: Case, owner: tuple[str, str]) -> _Turn | None:
 
 
 def parked_runs_free_their_slots(case: Case) -> Iterator[str]:
-    """A run that leaves its worker and is not over has no slot, unless it is to keep it."""
+    """A run that leaves its worker and is not over gives up the slot that it relied on.
+
+    Unless it is to keep it. A second one, which was made in a race, is freed later.
+    """
     for name, facts in case.mutations.items():
-        if not name.startswith("live/"):
+        queue = name.split("/")[1] if name.startswith("live/") else ""
+        if not queue or _settings(case, queue).get("keep_slot"):
             continue
-        for fact in facts:
-            marker = record(facts[facts.index(fact) - 1]) if fact.verb == "delete" else {}
-            owner, queue = _owner(marker), name.split("/")[1]
-            if owner[1] not in case.instances or case.is_over(*owner, fact.order):
-                continue
-            ran = [b.order for b in case.instances[owner[1]].bodies if b.order < fact.order]
-            for of, slot, states in _slots(case):
-                for stay in stays(states) if of == queue and ran else []:
-                    kept = _settings(case, queue).get("keep_slot")
-                    mine = _owner(record(stay.since)) == owner and stay.since.order < max(ran)
-                    if mine and not kept and stay.covers(fact.order):
-                        yield f"run {owner[0]!r} was parked and kept {slot}"
+        for before, fact in pairwise(facts):
+            owner = _owner(record(before)) if fact.verb == "delete" else ("", "")
+            if owner[1] in case.instances and not case.is_over(*owner, fact.order):
+                held = _held(case, queue, owner, fact.order)
+                if held and all(stay.covers(fact.order) for stay in held):
+                    yield f"run {owner[0]!r} was parked and kept {held[0].since.name}"
+
+
+def _held(case: Case, queue: str, owner: tuple[str, str], order: int) -> list[Stay]:
+    """The slots that named the instance when it ran its last body before."""
+    ran = [b.order for b in case.instances[owner[1]].bodies if b.order < order]
+    return [
+        stay
+        for of, _, facts in _slots(case)
+        for stay in stays(facts)
+        if of == queue and ran and stay.covers(max(ran)) and _owner(record(stay.since)) == owner
+    ]
 
 
 def _served(case: Case, waiter: tuple[str, str], fact: Fact) -> bool:

@@ -91,24 +91,6 @@ def a_parked_holder_has_no_lock() -> Iterator[None]:
         yield
 
 
-@bug
-def the_first_in_line_may_be_over() -> Iterator[None]:
-    """Whoever was cancelled while it waited is woken, and nobody behind it."""
-
-    async def wake_first(store: Store, key: str, *, before: Any = None) -> Any:
-        async for stored in store.list(names.waiters(key)):
-            waiter = await locks.read_waiter(store, stored)
-            if waiter is None or before == (waiter.run, waiter.instance):
-                return None
-            start = await locks.read_start(store, waiter.run)
-            await markers.wake(store, waiter.run, start, nonce=store.system.token)
-            return waiter
-        return None
-
-    with replaced(locks, "wake_first", wake_first):
-        yield
-
-
 # -- queues ---------------------------------------------------------------------------------------
 
 

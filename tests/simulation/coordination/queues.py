@@ -155,3 +155,25 @@ async def queue_of_a_late_good_bye(world: World) -> None:
     serving(world, "narrow")
     starts = [(shared.dozing, f"run{i}", (20.0,)) for i in range(2)]
     await world.ended(*await one_by_one(world, *starts))
+
+
+@scenario
+async def queue_of_a_slow_good_bye(world: World) -> None:
+    """A worker stops before it gives up its ended run's slot, and goes on when another has it."""
+    others, stopped = world.network.plan, []
+
+    def plan(sent: Sent) -> Fault | None:
+        leaves = sent.who == first.machine.name and sent.name.startswith("queues/narrow/slots/")
+        if leaves and world.result("run0") and not stopped:
+            stopped.append(sent)
+            return "pause_over"
+        return others(sent)
+
+    world.network.plan = plan
+    world.network.ttl = 24.0
+    first = world.worker(flows.code(), queues=("narrow",))
+    await world.start(flows.in_turn, "run0", 1)
+    await begun(world, first, "narrow-0-of-run0")
+    serving(world, "narrow")
+    await world.start(flows.in_turn, "run1", 30)
+    await world.ended("run0", "run1")
