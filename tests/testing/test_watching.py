@@ -193,6 +193,17 @@ def test_calls_that_were_never_awaited_are_told_of_when_the_workflow_raises() ->
         run(forgetful)
 
 
+def test_the_error_of_the_workflow_comes_first() -> None:
+    """Where the warning is made an error, it is a note on that of the workflow."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NeverAwaited)
+        with pytest.raises(RunFailed) as failed:
+            run(forgetful)
+
+    assert isinstance(failed.value.__cause__, LookupError)
+    assert "not executed: watched%2Echarge.1" in failed.value.__cause__.__notes__[0]
+
+
 def test_a_project_can_make_errors_of_them() -> None:
     """Filtered as any warning: the line that does it raises."""
     with warnings.catch_warnings():

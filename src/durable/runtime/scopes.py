@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from durable.errors import NeverAwaited, NotInWorkflow, NotRecorded, UnfinishedCalls
+from durable.errors import NeverAwaited, NotInWorkflow, NotRecorded, UnfinishedCalls, UsageError
 from durable.protocol import values
 from durable.protocol.paths import Ordinals
 from durable.runtime.closing import Finished
@@ -116,25 +116,30 @@ class Scope:
         token = here.set(self)
         try:
             yield
-        except Exception:
-            self.warn_of_unawaited()
+        except UsageError:
+            raise  # perhaps of the very word that would have awaited them
+        except Exception as e:
+            self._warn_of_unawaited(e)
             raise
         finally:
             here.reset(token)
         self.check_finished()
 
-    def warn_of_unawaited(self) -> None:
+    def _warn_of_unawaited(self, error: Exception) -> None:
         """The code of this scope raised: a call that it forgot to await may be the reason."""
-        forgotten = sorted(
-            path for path, call in self.unfinished.items() if call and not call.begun
-        )
-        if forgotten and self.execution.closing is None:
+        calls = self.unfinished.items()
+        forgotten = sorted(path for path, call in calls if call and not call.begun)
+        if not forgotten or self.execution.closing is not None:
+            return
+        try:
             warnings.warn(
                 f"{self.describe()} of run {self.execution.run_id!r} raised, and had made calls "
                 f"that it never awaited, so they were not executed: {', '.join(forgotten)}",
                 NeverAwaited,
                 stacklevel=1,
             )
+        except NeverAwaited as warned:  # where it is made an error, the run's own comes first
+            error.add_note(str(warned))
 
     def check_finished(self) -> None:
         """The code of this scope has come to its end without an error.
