@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-import tests.simulation.choices  # has scenarios of its own
+import tests.simulation.children  # has scenarios of its own
+import tests.simulation.choices  # as above
 import tests.simulation.coordination  # as above
 import tests.simulation.grouped  # as above
 import tests.simulation.hosts  # as above

@@ -70,8 +70,9 @@ def records_are_what_bodies_made(_: Case, instance: Instance) -> Iterator[str]:
 
 
 def _is_unknown(step: dict[str, Any]) -> bool:
-    """The outcome of an at-most-once body whose owner died: no body came to it."""
-    return str((step.get("failure") or {}).get("type", "")).endswith("OutcomeUnknown")
+    """What no body came to: its owner died, or it was killed, or it took too long."""
+    failure = str((step.get("failure") or {}).get("type", ""))
+    return failure.endswith(("OutcomeUnknown", "ProcessDied", "StepTimeout"))
 
 
 def failures_are_what_bodies_raised(_: Case, instance: Instance) -> Iterator[str]:

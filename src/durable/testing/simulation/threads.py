@@ -4,6 +4,8 @@ A thread gets the baton from the event loop, which stands still meanwhile, and g
 it has ended or waits for an `Event`. So what threads do has its place in the order of all turns,
 and takes no virtual time but what they `sleep`. A thread of a process that was killed is never
 given the baton again; what is left of it is ended with the simulation.
+
+A child process is such a thread, too, which knows nothing of its parent and can be killed.
 """
 
 from __future__ import annotations
@@ -17,13 +19,17 @@ from typing import Any
 import anyio
 import anyio._backends._asyncio as backend
 import anyio.lowlevel
+import anyio.to_process
 
 import durable.runtime.threads as bridge
+from durable.runtime import child, processes
 from durable.testing.simulation.loop import strand
+
+PROCESS_SECONDS = 0.1  # until a child process has started
 
 
 class Killed(BaseException):
-    """Raised where a thread waits, when its simulation has ended."""
+    """Raised where a thread waits that was killed, or whose simulation has ended."""
 
 
 class _Carrier:
@@ -54,16 +60,21 @@ class _Carrier:
 
 
 class _Errand:
-    """A function that runs in a thread of one process."""
+    """A function that runs in a thread of one process, or in a child of it."""
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None = None,
+    ) -> None:
         self.over = anyio.Event()
         self.has_ended = False
         self._killed = False
         self._place = strand.get()
         self._outcome: list[Any] = []
         self._error: list[BaseException] = []
-        self._context = contextvars.copy_context()
+        self._context = context or contextvars.copy_context()
         self._carrier = _idle.pop() if _idle else _Carrier()
         self._carrier.work = lambda: self._run(function, args)
         _open.append(self)
@@ -71,7 +82,8 @@ class _Errand:
     def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         _here.errand = self
         try:
-            self._outcome.append(self._context.run(function, *args))
+            if not self._killed:
+                self._outcome.append(self._context.run(function, *args))
         except BaseException as e:  # noqa: BLE001  # whoever waits for it gets it
             self._error.append(e)
         self.has_ended = True
@@ -98,12 +110,17 @@ class _Errand:
         if self._killed:
             raise Killed
 
-    def kill(self) -> None:
-        """End it, whatever it does. Not in the thread."""
+    def end(self) -> None:
+        """Kill it, and wait for that. Not in the thread."""
         self._killed = True
         while not self.has_ended:
             self._carrier.give()
         self._leave()
+
+    def kill(self) -> None:
+        """It goes no further."""
+        self._killed = True
+        self.proceed_soon()
 
     def answer(self) -> Any:
         if self._error:
@@ -152,13 +169,19 @@ def simulated() -> Iterator[None]:
     owner: Any = backend.AsyncIOBackend
     saved = owner.__dict__["run_sync_in_worker_thread"]
     owner.run_sync_in_worker_thread = classmethod(_run)
-    runtime: Any = bridge
-    saved_event, runtime.Event = runtime.Event, Event
+    places: list[tuple[Any, str, Any]] = [
+        (bridge, "Event", Event), (anyio.to_process, "run_sync", _run_in_child),
+        (child, "_watching", True), (child, "_boot", _boot), (processes, "_boot", _boot),
+    ]  # fmt: skip
+    before = [(place, name, place.__dict__[name]) for place, name, _ in places]
+    for place, name, value in places:
+        setattr(place, name, value)
     try:
         yield
     finally:
         owner.run_sync_in_worker_thread = saved
-        runtime.Event = saved_event
+        for place, name, value in before:
+            setattr(place, name, value)
 
 
 async def _run(
@@ -178,7 +201,37 @@ async def _run(
         return errand.answer()
 
 
+async def _run_in_child(
+    function: Callable[..., Any],
+    *args: Any,
+    cancellable: bool,
+    limiter: anyio.CapacityLimiter,
+) -> Any:
+    """In the place of what anyio has for it: the function in a child of this process."""
+    async with limiter:
+        await anyio.sleep(PROCESS_SECONDS)
+        context = contextvars.Context()
+        context.run(strand.set, strand.get())
+        errand = _Errand(function, args, context)
+        errand.proceed_soon()
+        try:
+            with anyio.CancelScope(shield=not cancellable):
+                await errand.over.wait()
+        except anyio.get_cancelled_exc_class():
+            errand.kill()
+            raise
+        return errand.answer()
+
+
+def _boot() -> float:
+    """The clock of the running process that counts suspend."""
+    place = strand.get()
+    world: Any = place.loop.world_of
+    boot: float = world.machines[place.name.partition("/")[0]].boot_clock()
+    return boot
+
+
 def end_all() -> None:
     """What is left of threads when a simulation has ended."""
     for errand in _open:
-        errand.kill()
+        errand.end()
