@@ -270,6 +270,32 @@ def test_instances_in_sets_and_keys(value: object, annotation: object) -> None:
     assert values.encode_checked(value, annotation)[1] == value
 
 
+@dataclass(frozen=True)
+class Crowded:
+    """Its hash is everybody's, so that a set keeps the order of insertion."""
+
+    n: int
+
+    def __hash__(self) -> int:
+        return 7
+
+
+@dataclass(frozen=True)
+class CrowdedToo(Crowded):
+    def __hash__(self) -> int:
+        return 7
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_order_in_a_set_means_nothing(order: int) -> None:
+    """However a set came about, it comes back; nor does a hash seed decide it."""
+    value = set([Crowded(1), CrowdedToo(2)][::order])
+
+    data, copy = values.encode_checked(value, set[Crowded | CrowdedToo])
+    assert copy == value
+    assert data == values.encode_checked(copy, set[Crowded | CrowdedToo])[0]
+
+
 def test_instance_as_key() -> None:
     """A dataclass as a key is refused, with what to use."""
     with pytest.raises(Unencodable, match="use builtins, enums or NamedTuples as keys"):

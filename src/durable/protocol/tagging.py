@@ -224,8 +224,14 @@ def _tuple(tagger: Tagger, value: tuple[object, ...], depth: int) -> object:
 def _set(tagger: Tagger, value: set[object] | frozenset[object], depth: int) -> object:
     # Sorted, so that the same set gives the same text in every process.
     kind = type(value).__name__
-    members = sorted(tagger.items(value, depth, f"{kind}[{{}}]"), key=_dumps)
-    return {TAG: kind, "v": members}
+    form, known = f"{kind}[{{}}]", len(tagger.objects)
+    members = tagger.items(value, depth, form)
+    if len(tagger.objects) > known:
+        # So are the classes of instances, which are compared one by one.
+        ordered = sorted(zip(members, value, strict=True), key=lambda both: _dumps(both[0]))
+        del tagger.objects[known:]
+        return {TAG: kind, "v": tagger.items([item for _, item in ordered], depth, form)}
+    return {TAG: kind, "v": sorted(members, key=_dumps)}
 
 
 def _text(value: Decimal | UUID | dt.date) -> object:
