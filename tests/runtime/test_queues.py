@@ -75,6 +75,12 @@ async def asleep() -> None:
     await body(1.0)
 
 
+@workflow(name="queue-test asleep of two", queue=MAILS)
+async def asleep_of_two() -> None:
+    await body(1.0)
+    await sleep(600)
+
+
 @workflow(name="queue-test asleep kept", queue=KEPT)
 async def asleep_kept() -> None:
     await body(1.0)
@@ -339,6 +345,22 @@ async def test_a_dispatcher_without_room_still_dispatches() -> None:
 
         assert first.worker.runners.keys() == {"a"}
         assert anyio.current_time() - began < 10
+
+
+async def test_a_run_that_parks_gives_up_every_slot_that_it_was_given() -> None:
+    """Two may each have given it one at the same time; the others need not wait for a tidying."""
+    async with world() as w:
+        await worker(w)
+        await w.start("a", asleep_of_two)
+        await w.until(lambda: bodies == ["a"])
+        [first] = [n for n in w.there() if n.startswith("queues/mails/slots/")]
+        stored = w.bucket.read(first)
+        assert stored is not None
+        second = names.slot("mails", 1)
+        w.bucket.create(second, stored.body or b"", {"nonce": "another's"}, True)
+        await w.until(lambda: names.marker("mails", "a") not in w.there())
+
+        assert [n for n in w.there() if "/slots/" in n] == []
 
 
 async def test_until_idle_waits_for_the_line() -> None:

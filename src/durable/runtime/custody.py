@@ -99,10 +99,13 @@ class Custody:
 
     # -- the slot ---------------------------------------------------------------------------------
 
-    async def give_up_place(self, start: Start) -> None:
+    async def give_up_place(self, start: Start, *, stays: bool = False) -> None:
         """Others may go on: hand the slot to the next, or whatever slot names this instance.
 
         Under the limits that hold now: they may have changed, and the queue may be paused.
+
+        Args:
+            stays: the run is not over, so nobody else would give back a second slot of its.
         """
         place, self.place = self.place, None
         asked = start.limited or place is not None
@@ -112,8 +115,12 @@ class Custody:
         held = place.held if place is not None else None
         if held is None:
             held = (await slots.all()).held(self.run, start.instance)
-        if held is not None:
+        while held is not None:
             await slots.give_up(held, by=self.run)
+            # Two may each have given the run one, and neither was to know. Of a run that is over
+            # a dispatcher gives the other back.
+            listed = await slots.all() if stays else None
+            held = None if listed is None else listed.held(self.run, start.instance)
 
     # -- the marker -------------------------------------------------------------------------------
 

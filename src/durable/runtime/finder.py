@@ -99,11 +99,11 @@ class Finder:
         if look or system.boot() >= self._list_at:
             await self._list_now(whole=look or system.boot() >= self._whole_at, rung=rung)
         if system.boot() >= self._attention_at:
-            woken = await self._look_at_attention()
+            woken, later = await self._look_at_attention()
             if woken:  # take them before workers of the code that gave up do, or try again soon
                 await self._list_now(whole=True)
-            pause = pace.busy if woken else ATTENTION_SLOWER * pace.slow
-            self._attention_at = system.boot() + pause
+            rest = pace.slow if later else ATTENTION_SLOWER * pace.slow
+            self._attention_at = system.boot() + (pace.busy if woken else rest)
 
     async def _list_now(self, *, whole: bool, rung: bool = False) -> None:
         system, pace = self._store.system, self._store.pace
@@ -222,11 +222,12 @@ class Finder:
                     found.unowned.append(stored)
         return found
 
-    async def _look_at_attention(self) -> int:
-        woken = 0
+    async def _look_at_attention(self) -> tuple[int, bool]:
+        woken, later = 0, False
         for queue in self._options.queues:
-            woken += await flags.wake_flagged(
+            here = await flags.wake_flagged(
                 self._store, queue, version=self._options.version, serves=self._holdings.serves,
                 live=self._live, token=self._store.system.token,
             )  # fmt: skip
-        return woken
+            woken, later = woken + here[0], later or here[1]
+        return woken, later

@@ -72,19 +72,23 @@ async def wake_flagged(
     serves: Callable[[str, str], bool],
     live: Container[str],
     token: Callable[[], str],
-) -> int:
+) -> tuple[int, bool]:
     """Wake the runs that wait for other code and have not been tried by this version.
 
     Parking again puts the version into the hint, so each version tries a run once. A run taken
     by a worker of an older version meanwhile is simply woken again. Runs in `live` have a
-    marker already. Returns how many were woken.
+    marker already.
+
+    Returns:
+        How many were woken, and whether others may be to wake once their marker has gone.
     """
-    woken = 0
+    woken, later = 0, False
     async for stored in store.list(names.attention_folder(queue)):
         hint = await record(store, stored, _decoder)
-        if hint is None or hint.run in live:
+        if hint is None or version in hint.tried or not serves(hint.workflow, hint.pin):
             continue
-        if version in hint.tried or not serves(hint.workflow, hint.pin):
+        if hint.run in live:
+            later = True
             continue
         try:
             start = await read_start(store, hint.run)
@@ -94,7 +98,7 @@ async def wake_flagged(
         if start is not None:
             await markers.wake(store, hint.run, start, flagged=True, nonce=token)
             woken += 1
-    return woken
+    return woken, later
 
 
 async def _replace(store: Store, stored: Stored, hint: Attention) -> Written | Refused:

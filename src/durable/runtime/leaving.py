@@ -29,7 +29,7 @@ async def park(custody: Custody, facts: Facts, parked: Parked) -> bool:
         await custody.execution.publishing.flush()
     await timers.put(custody.store, custody.held.marker, facts.start.instance, parked)
     if custody.place is not None and not custody.place.slots.settings.keep_slot:
-        await custody.give_up_place(facts.start)
+        await custody.give_up_place(facts.start, stays=True)
     return await custody.let_go_untouched()
 
 
@@ -55,7 +55,7 @@ async def ask_for_attention(custody: Custody, facts: Facts | None, attention: At
         await store.create(name, records.encode(claim), nonce=claim.nonce)
     custody.drop_timer()  # else it would wake the run for the same trouble
     if facts is not None:
-        await custody.give_up_place(facts.start)
+        await custody.give_up_place(facts.start, stays=True)
     await flag(
         store, marker, attention, version=custody.version, now=custody.now(), token=custody.token()
     )

@@ -54,7 +54,7 @@ class Neighbours:
     async def look(self) -> bool:
         """Whether anybody was found dead, and fenced, just now."""
         dead = await self._sweeper.judge_orphans()
-        for worker in self._watched():
+        for worker in sorted(self._watched()):
             dead |= await self._has_run_out(worker)
         return dead
 

@@ -170,13 +170,20 @@ def _disturbed_at_the_end(case: Case) -> set[str]:
 
 
 def histories_are_complete(case: Case) -> Iterator[str]:
-    """L9: each ended run is in the history, once."""
+    """L9: each ended run is in the history, once.
+
+    Where the outcome is the late write of a dead owner, and the run was left to a human before
+    that, whoever looks at the hints next finishes it.
+    """
     if case.left is None:
         return
     entries = [unquote(n.rsplit("Z-", 1)[-1]) for n in case.left if n.startswith("history/")]
     for instance in case.instances.values():
         name = f"runs/{quote(instance.run, safe='.')}/{instance.id}/result"
         if name in case.left and entries.count(instance.run) < 1:
+            flagged = any(n.startswith("attention/") for n in case.left if _is_of(n, instance.run))
+            if flagged and case.landed_late(case.mutations[name][0]):
+                continue
             yield f"run {instance.run!r} is over and not in the history"
     for run in set(entries):
         ended = sum(bool(i.results) for i in case.instances.values() if i.run == run)
@@ -212,3 +219,7 @@ WHOLE_RULES: list[Callable[[Case], Iterator[str]]] = [
 
 def _deletion_was_tried(case: Case, name: str) -> bool:
     return any(fact.verb == "delete" and fact.name == name for fact in case.by_kind["call"])
+
+
+def _is_of(hint: str, run: str) -> bool:
+    return unquote(hint.rsplit("/", 1)[-1]) == run
