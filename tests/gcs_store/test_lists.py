@@ -14,10 +14,7 @@ pytestmark = pytest.mark.anyio
 async def test_what_is_there_throughout_is_seen_once(
     store: Store, server: Handle, size: int
 ) -> None:
-    """Whatever the size of pages, and whatever comes and goes between them.
-
-    B34, fsspec/gcsfs PR #591.
-    """
+    """Whatever the size of pages, and whatever comes and goes between them."""
     names = [f"a/{number:03}" for number in range(60)]
     for name in names:
         await store.create(name, b"1", nonce="n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import zoneinfo
+from itertools import islice
 
 import pytest
 
@@ -31,8 +32,7 @@ ZONES = sorted(zoneinfo.available_timezones()) if ALL else SAMPLE
 @pytest.mark.parametrize("zone", ZONES)
 def test_every_tick_is_where_the_minutes_say(zone: str) -> None:
     """12 forms around every change from 2024 to 2037: no tick is lost, doubled or late."""
-    changes = list(changeovers(zone))
-    for change in changes if ALL else changes[:CHANGES_OF_SAMPLE]:
+    for change in islice(changeovers(zone), None if ALL else CHANGES_OF_SAMPLE):
         for form in FORMS:
             assert fired(form, zone, change) == expected(form, change), (zone, form, change)
 
