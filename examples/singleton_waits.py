@@ -14,19 +14,23 @@ import anyio
 
 from durable import RunFailed, connect, step, workflow
 
+begun: dict[str, anyio.Event] = {}
+
 
 @step
 async def build(day: str, seconds: float) -> str:
+    begun[day].set()
     await anyio.sleep(seconds)
     return f"{day}'s report"
 
 
-async def show(words: str, *, monday: float = 1.5, **options: Any) -> None:
+async def show(words: str, *, monday: float = 2, **options: Any) -> None:
     @workflow(name=words, singleton="report", on_conflict="wait", **options)
     async def report(day: str, seconds: float) -> str:
         return await build(day, seconds)
 
     ended: list[str] = []
+    begun.update(monday=anyio.Event(), tuesday=anyio.Event())
 
     async def run(day: str, seconds: float) -> None:
         async with connect() as client:
@@ -38,7 +42,7 @@ async def show(words: str, *, monday: float = 1.5, **options: Any) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run, "monday", monday)
-        await anyio.sleep(0.2)
+        await begun["monday"].wait()
         tasks.start_soon(run, "tuesday", 0.1)
     print(f"for {words}: {', '.join(ended)}")  # in the order in which they ended
 

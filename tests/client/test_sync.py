@@ -176,6 +176,7 @@ async def test_an_error_in_a_branch_is_raised(client: Client) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore::durable.errors.NeverAwaited")  # what they were given
 @pytest.mark.parametrize("word", ["gather", "map", "run"])
 async def test_in_an_async_workflow_they_are_refused(client: Client, word: str) -> None:
     """The error says what to write instead."""
