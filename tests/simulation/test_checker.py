@@ -157,6 +157,13 @@ def accepted_is_kept(s: Story) -> None:
     rest.facts["left"] = {n: b for n, b in rest.facts["left"].items() if "/result" not in n}
 
 
+@lie("sequential")
+def what_is_stuck_is_lost(s: Story) -> None:
+    rest = s.one("rest")
+    left = {n: b for n, b in rest.facts["left"].items() if "/result" not in n}
+    rest.kind, rest.facts = "stuck", {"why": "something waits for ever", "left": left}
+
+
 @lie("concurrent_starts")
 def equal_starts_are_one_run(s: Story) -> None:
     s.one("reply", what="start").facts["value"] = "another"

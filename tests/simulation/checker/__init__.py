@@ -18,7 +18,7 @@ from tests.simulation.checker.locks import LOCK_RULES, SINGLETON_RULES
 from tests.simulation.checker.owners import OWNER_RULES
 from tests.simulation.checker.queues import QUEUE_RULES, SLOT_RULES
 from tests.simulation.checker.schedules import SCHEDULE_RULES
-from tests.simulation.checker.whole import WHOLE_RULES
+from tests.simulation.checker.whole import WHOLE_RULES, nothing_broke
 
 # What runs share; lies about it are in test_checker_shared.
 SHARED_RULES: list[Callable[[Case], Iterator[str]]] = [
@@ -38,7 +38,7 @@ class Violation(NamedTuple):
 
 
 def check(events: Iterable[tuple[float, str, str, dict[str, object]]]) -> list[Violation]:
-    """Apply every rule to a history."""
+    """Apply every rule to a history; that something was waited for in vain is said last."""
     case = Case(events)
     found: list[Violation] = []
     whole: list[Callable[[Case], Iterator[str]]] = [
@@ -55,4 +55,4 @@ def check(events: Iterable[tuple[float, str, str, dict[str, object]]]) -> list[V
                 Violation(instance_rule.__name__, f"{instance}: {text}")
                 for text in instance_rule(case, instance)
             ]
-    return found
+    return sorted(found, key=lambda violation: violation.rule == nothing_broke.__name__)

@@ -104,6 +104,7 @@ class Case:
         mutations: of each object, by name, in order.
         instances: by id.
         left: what was there at rest, by name; None if it never came to rest.
+        last: the same, or what was there when nothing went on any more.
         disowned: ids of workers whose lease somebody deleted.
         starts: what each instance was asked to do, by instance.
         keeps_p11: whether the clocks of this world are as good as P11 asks for.
@@ -121,8 +122,11 @@ class Case:
             self.mutations[fact.name].append(fact)
         self._sent: dict[tuple[str, str, str], list[Fact]] = defaultdict(list)
         self.left: dict[str, bytes] | None = None
+        self.last: dict[str, bytes] | None = None
         if self.by_kind["rest"]:
             self.left = self.by_kind["rest"][-1].left
+        for fact in (*self.by_kind["stuck"], *self.by_kind["rest"]):
+            self.last = fact.is_.get("left", self.last)
         self.expected: dict[str, str] = {
             f.run: f.outcome for f in self.by_kind["expected"]
         }  # what a run comes to, where it is not an outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -33,18 +34,18 @@ def executions_are_known(case: Case) -> Iterator[str]:
 
 def accepted_is_kept(case: Case) -> Iterator[str]:
     """P4, S7, L1: a run whose start was acknowledged has an outcome, or waits for a human."""
-    if case.left is None:
+    if case.last is None:
         return
     for fact in case.by_kind["reply"]:
         if fact.what != "start" or fact.is_.get("value") is None:
             continue
         folder = f"runs/{quote(fact.run, safe='.')}/"
-        if f"{folder}start" not in case.left:
+        if f"{folder}start" not in case.last:
             yield f"run {fact.run!r} was accepted, and is gone"
             continue
         flagged = any(name.startswith("attention/") and unquote(name.rsplit("/", 1)[-1]) == fact.run
-                      for name in case.left)  # fmt: skip
-        ended = f"{folder}{fact.value}/result" in case.left
+                      for name in case.last)  # fmt: skip
+        ended = f"{folder}{fact.value}/result" in case.last
         if not ended and not flagged and case.expected.get(fact.run) != "replaced":
             yield f"run {fact.run!r} was accepted, and has no outcome"
         wanted = case.expected.get(fact.run)
@@ -52,6 +53,24 @@ def accepted_is_kept(case: Case) -> Iterator[str]:
             yield f"run {fact.run!r} ended, and should have needed attention"
         if flagged and wanted not in {"attention", "either"}:
             yield f"run {fact.run!r} needs attention for no reason"
+
+
+def what_is_stuck_is_lost(case: Case) -> Iterator[str]:
+    """L1, L3, L4: when something is waited for in vain, the runs that nobody will ever end."""
+    if case.left is not None or case.last is None:
+        return
+    for name, body in case.last.items():
+        if not (name.startswith("runs/") and name.endswith("/start")):
+            continue
+        run, said = unquote(name.split("/")[1]), json.loads(body)
+        if said.get("tombstone") or f"{name[:-5]}{said['instance']}/result" in case.last:
+            continue
+        markers = (f"-{run}", f"/{run}")
+        marked = [
+            other for other in case.last
+            if other.startswith(("live/", "attention/")) and unquote(other).endswith(markers)
+        ]  # fmt: skip
+        yield f"run {run!r} is not over, and has {marked or 'neither marker nor flag'}"
 
 
 def equal_starts_are_one_run(case: Case) -> Iterator[str]:
@@ -208,6 +227,7 @@ WHOLE_RULES: list[Callable[[Case], Iterator[str]]] = [
     nothing_broke,
     executions_are_known,
     accepted_is_kept,
+    what_is_stuck_is_lost,
     equal_starts_are_one_run,
     starts_never_change,
     clients_are_told_the_record,

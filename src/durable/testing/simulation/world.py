@@ -424,7 +424,5 @@ def simulate(seed: int, scenario: Scenario) -> World:
 async def _main(scenario: Scenario, made: World) -> None:
     try:
         await scenario(made)
-    except Stuck as e:
-        made.history.add("world", "stuck", why=str(e))
-    except StoreError as e:
-        made.history.add("world", "stuck", why=str(e))
+    except (Stuck, StoreError) as e:
+        made.history.add("world", "stuck", why=str(e), left=made.there())
