@@ -82,6 +82,7 @@ async def test_gather_gives_a_tuple() -> None:
     [("value", "not int"), ("list", "not list"), ("limit", "limit=0"), ("plain", "returned int")],
 )
 @pytest.mark.filterwarnings("ignore:coroutine")  # calls that were made and then refused
+@pytest.mark.filterwarnings("ignore::durable.errors.NeverAwaited")  # what they were given
 async def test_wrong_use_is_explained(client: Client, case: str, said: str) -> None:
     """A usage error, not a puzzle."""
     with pytest.raises(RunFailed, match=said) as caught:
@@ -91,6 +92,7 @@ async def test_wrong_use_is_explained(client: Client, case: str, said: str) -> N
 
 
 @pytest.mark.parametrize("word", ["gather", "map"])
+@pytest.mark.filterwarnings("ignore::durable.errors.NeverAwaited")  # what they were given
 async def test_in_a_sync_workflow_they_are_refused(client: Client, word: str) -> None:
     """The error names durable.sync."""
     with pytest.raises(RunFailed) as caught:
