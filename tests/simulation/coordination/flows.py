@@ -155,7 +155,7 @@ async def drain(slot: str, batch: int) -> str:
         async with client_here() as client:
             found = [doc async for doc in client.docs.list("outbox/")][:batch]
             for doc in found:
-                await anyio.sleep(0.1)
+                await anyio.sleep(0.5)
                 body.world.history.add(who(), "drained", key=doc.key, value=doc.value)
                 await client.doc(doc.key).delete(doc.generation)
     except DurableError as e:
