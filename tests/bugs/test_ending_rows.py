@@ -71,7 +71,8 @@ async def test_b92_told_to_end_right_after_the_outcome() -> None:
 
         assert await w.result("r") == 0
         await anyio.sleep(120)
-        assert len(outcomes(w)) == 2
+        # Whoever clears the marker away may try the history's name again, and is refused.
+        assert len(set(outcomes(w))) == 2, outcomes(w)
         assert await w.result("r") == 0
         assert not w.hints("live/")
 
