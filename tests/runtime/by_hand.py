@@ -39,7 +39,9 @@ class ClockByHand:
     def move(self, seconds: float) -> None:
         """Let so many seconds pass, in every loop. Any thread may do so, one at a time."""
         self._seconds += seconds
-        self._wakers = [wake for wake in self._wakers if wake(_nothing)]
+        for wake in list(self._wakers):  # meanwhile other threads may start loops
+            if not wake(_nothing):
+                self._wakers.remove(wake)
 
     def run(self, main: Callable[..., Awaitable[T]], *args: object, backend: str = "asyncio") -> T:
         """As `anyio.run`, on this clock."""

@@ -709,7 +709,7 @@ async def test_blocked_event_loop(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="durable")
     assert await keeper.acquire()
 
-    for _ in range(3):
+    for _ in range(2):
         worker.pass_a_period()
     assert not caplog.records
     for _ in range(3):

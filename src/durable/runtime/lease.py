@@ -220,11 +220,12 @@ class LeaseKeeper:
     async def _rest(self, due: float, watch: LoopWatch) -> bool:
         """Wait until `due`. False: the owning event loop is closed, nobody needs the lease."""
         tick = self._terms.period / _TICKS_PER_PERIOD
-        while (left := due - self._system.boot()) > 0:
+        while watch.look():  # before every renewal, also one that is due already
+            left = due - self._system.boot()
+            if left <= 0:
+                return True
             await anyio.sleep(max(_SLEEP_MIN, min(left, tick)))
-            if not watch.look():
-                return False
-        return True
+        return False
 
     def _lose(self, tenure: Tenure, reason: str) -> None:
         self._lost = reason  # nothing is trusted from here on

@@ -122,8 +122,7 @@ class LoopWatch:
         if self._answered:
             self._answered = self._warned = False
             self._asked = now
-            return self._tenure.tell(self._answer)
-        if now - self._asked >= self._limit and not self._warned:
+        elif now - self._asked >= self._limit and not self._warned:
             self._warned = True
             logger.warning(
                 "the event loop of worker %s has not run for %.1f s; in flight: %s. Its lease is "
@@ -133,7 +132,7 @@ class LoopWatch:
                 now - self._asked,
                 self._describe() or "nothing known",
             )
-        return True
+        return self._tenure.tell(self._answer)  # also while it owes one: it may have been closed
 
     def _answer(self) -> None:
         self._answered = True
