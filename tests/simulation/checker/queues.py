@@ -129,8 +129,8 @@ def turns_are_kept(case: Case) -> Iterator[str]:
                 or not theirs.is_before(turn)
             ):
                 continue
-            waits = any(s.covers(fact.order) and s.since.at < fact.at - seen for s in stood)
-            if waits and not _served(case, waiter, fact):
+            waits = [s for s in stood if s.covers(fact.order) and s.since.at < fact.at - seen]
+            if waits and not _served(case, waiter, waits[0].since, fact):
                 yield f"run {taker[0]!r} got {name}; run {waiter[0]!r} stood first in line"
 
 
@@ -181,12 +181,17 @@ def _held(case: Case, queue: str, owner: tuple[str, str], order: int) -> list[St
     ]
 
 
-def _served(case: Case, waiter: tuple[str, str], fact: Fact) -> bool:
-    """Whether whoever stood in line had no need of a slot any more: it has one, or is over."""
+def _served(case: Case, waiter: tuple[str, str], stood: Fact, fact: Fact) -> bool:
+    """Whether whoever stood in line had no need of a slot any more.
+
+    It has one, or is over; or it was given one from this very place, which whoever gave it has
+    not removed yet, and sleeps now.
+    """
     if case.is_over(*waiter, fact.order) or case.named_at(waiter[0], fact.order) != waiter[1]:
         return True
     return any(
-        _owner(record(stay.since)) == waiter and stay.covers(fact.order)
+        _owner(record(stay.since)) == waiter
+        and (stay.covers(fact.order) or stood.order < stay.since.order < fact.order)
         for _, _, facts in _slots(case)
         for stay in stays(facts)
     )

@@ -184,7 +184,24 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._put(place, handle)
         return handle
 
-    call_soon_threadsafe = call_soon  # every thread of the simulation is a strand of this loop
+    @property
+    def call_soon_threadsafe(self) -> Callable[..., asyncio.Handle]:  # type: ignore[override]
+        """Of the strand that asks for it: to the others each strand is a loop of its own.
+
+        So what the thread of a lease tells a blocked event loop is heard once that runs again.
+        """
+        place = strand.get(self.world)
+
+        def call(
+            callback: Callable[..., object],
+            *args: Any,
+            context: contextvars.Context | None = None,
+        ) -> asyncio.Handle:
+            context = contextvars.copy_context() if context is None else context.copy()
+            context.run(strand.set, place)
+            return self.call_soon(callback, *args, context=context)
+
+        return call
 
     def call_at(
         self,

@@ -9,13 +9,13 @@ down.
 from __future__ import annotations
 
 import asyncio  # noqa: TID251  # its futures; the event loop is a simulated one of asyncio's
-import math
 import random  # noqa: TID251  # one seed for everything is the point
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from durable.errors import StoreRefused, StoreUnavailable
 from durable.store import EVERYTHING, REMOTE_PACE, Backend, Page, Stored, Within, Written
+from durable.store.gcs.clock import StoreClock
 from durable.store.memory import PAGE_SIZE, Bucket
 from durable.testing.simulation.faults import FOREIGN, Fault
 from durable.testing.simulation.history import History
@@ -49,7 +49,7 @@ class Wire(Backend):
     def __init__(self, network: Network, machine: Machine) -> None:
         self._network = network
         self._machine = machine
-        self._known = -math.inf  # store time minus boot clock, as answers have shown
+        self._clock = StoreClock(machine.system)
 
     async def create(
         self, name: str, body: bytes, meta: dict[str, str], inline: bool
@@ -95,17 +95,15 @@ class Wire(Backend):
         return gone
 
     def now(self) -> float:
-        """The latest time that an answer proved, carried on by the boot clock."""
-        boot = self._machine.system.boot()
-        return self._machine.system.wall() if self._known == -math.inf else self._known + boot
+        """As the store in a bucket has it, from what its answers say."""
+        return self._clock.now()
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
     async def _call(self, verb: str, name: str, apply: Apply) -> Any:
         answer, served = await self._network.call(self._machine, verb, name, apply)
-        # The newest proof counts: an older one, carried on by a fast clock, would run ahead.
-        self._known = served - self._machine.system.boot()
+        self._clock.saw(served, self._machine.system.boot())
         return answer
 
 

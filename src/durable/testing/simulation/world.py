@@ -401,16 +401,14 @@ def who() -> str:
 
 
 def simulate(seed: int, scenario: Scenario) -> World:
-    """Run a scenario from beginning to end.
-
-    Raises:
-        Stuck: nothing happens any more, or a scenario waited in vain.
-    """
+    """Run a scenario from beginning to end; the history tells if it got stuck on the way."""
     loop = SimulatedLoop(seed)
     made = World(seed, loop)
     with isolated(), threads.simulated():
         try:
             loop.run_until_complete(loop.begin(loop.world, _main(scenario, made)))
+        except Stuck as e:  # nothing happens any more, or something for ever
+            _note_stuck(made, e)
         finally:
             told = len(made.history.events)
             threads.end_all()
@@ -425,4 +423,8 @@ async def _main(scenario: Scenario, made: World) -> None:
     try:
         await scenario(made)
     except (Stuck, StoreError) as e:
-        made.history.add("world", "stuck", why=str(e), left=made.there())
+        _note_stuck(made, e)
+
+
+def _note_stuck(made: World, why: Exception) -> None:
+    made.history.add("world", "stuck", why=str(why), left=made.there())
