@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from durable.errors import UsageError
-from durable.protocol.durations import seconds
+from durable.protocol.durations import LONGEST, seconds
+from durable.protocol.queues import Queue
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,7 @@ from durable.protocol.durations import seconds
         ("1d2h3m4s5ms", 93784.005),
         ("400d", 400 * 86400.0),
         (10**9, 1e9),
+        (timedelta(days=365_000), 365_000 * 86400.0),
     ],
     ids=repr,
 )
@@ -79,3 +81,19 @@ def test_refused(value: Any) -> None:
         seconds(value)
 
     assert '"1h30m"' in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [1e12, "12000000d", timedelta.max, 1e300, "9" * 300], ids=str)
+def test_what_would_end_after_all_dates_is_refused(value: Any) -> None:
+    """Else a run that waits so long had no name for its hint, and no worker could park it."""
+    with pytest.raises(UsageError, match="longer than a thousand years") as caught:
+        seconds(value)
+
+    assert len(str(caught.value)) < 200
+
+
+def test_the_longest_quiet_time_ends() -> None:
+    """What follows from a duration by default is one, too."""
+    debounce = Queue("q", debounce=LONGEST).debounced("key", 0.0)
+
+    assert (debounce.due, debounce.latest) == (LONGEST, LONGEST)

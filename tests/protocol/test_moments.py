@@ -31,3 +31,10 @@ def test_the_order_of_names_is_the_order_of_times(one: float, other: float) -> N
     """A list by name can stop at the first that is not due."""
     if one <= other:
         assert moments.stamp_after(one) <= moments.stamp_after(other)
+
+
+@given(st.floats(min_value=moments.LATEST, allow_infinity=False))
+def test_what_is_later_than_every_name_has_the_last(moment: float) -> None:
+    """A deadline that somebody else wrote into the store stops no worker."""
+    assert moments.second(moment) == "9999-12-31T23:59:59Z"
+    assert moments.seconds(moments.stamp_after(moment)) == moments.LATEST

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.resources
 import logging
+import mimetypes
 import os
 import random  # what a workflow should not use
 import socket
@@ -11,6 +14,7 @@ import sys
 import threading
 import time
 import warnings
+import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,6 +137,35 @@ def test_what_steps_and_durable_do_is_not_warned_of(said: Any) -> None:
     sys.modules.pop("wave", None)
 
     assert run(innocent) == ["", "a", "b"]
+
+    assert said() == []
+
+
+def reads_zones() -> None:
+    zoneinfo.ZoneInfo.no_cache("Europe/Paris")
+
+
+def reads_a_version() -> None:
+    importlib.metadata.version("anyio")
+
+
+def reads_a_resource() -> None:
+    folder = importlib.resources.files("anyio")
+    assert folder.joinpath("py.typed") in list(folder.iterdir())
+    folder.joinpath("py.typed").read_bytes()
+
+
+def reads_types_of_files() -> None:
+    mimetypes.init()
+
+
+@pytest.mark.parametrize("flow", [itself, plain], ids=lambda flow: flow.name)
+@pytest.mark.parametrize(
+    "act", ["reads_zones", "reads_a_version", "reads_a_resource", "reads_types_of_files"]
+)
+def test_reading_what_is_installed_is_not_warned_of(flow: Any, act: str, said: Any) -> None:
+    """Zones, versions and data of packages are otherwise on a replay only if the code is."""
+    run(flow, act)
 
     assert said() == []
 

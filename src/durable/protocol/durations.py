@@ -11,6 +11,8 @@ from durable.errors import UsageError
 
 Duration = float | str | timedelta
 
+LONGEST: Final = 365_250 * 86400.0  # a thousand years: what ends then still has a date
+
 _UNITS: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])", re.ASCII)
 _TEXT = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
@@ -28,7 +30,7 @@ def seconds(value: Duration) -> float:
         value: seconds, a timedelta, or text: `"1h30m"`, `"500ms"`, `"90"` (seconds).
 
     Raises:
-        UsageError: it is negative, infinite, not a number, or cannot be read.
+        UsageError: it is negative, longer than a thousand years, not a number, or cannot be read.
     """
     given: object = value  # callers may not be type-checked
     if isinstance(given, timedelta):
@@ -43,6 +45,11 @@ def seconds(value: Duration) -> float:
         raise UsageError(f"a duration must be finite, not {length}", hint=_FORMS)
     if length < 0:
         raise UsageError(f"a duration must not be negative, and {value!s} is", hint=_FORMS)
+    if length > LONGEST:
+        raise UsageError(
+            f"a duration must not be longer than a thousand years, and {str(value)[:40]} is",
+            hint="leave it out if there is to be no limit",
+        )
     return length + 0.0  # -0.0 becomes 0.0
 
 

@@ -8,8 +8,8 @@ LATEST = 253402300799.0  # the last second of the year 9999: no name holds a lat
 
 
 def stamp(seconds: float) -> str:
-    """Seconds since the epoch as `2026-11-29T19:04:43.123Z`."""
-    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    """Seconds since the epoch as `2026-11-29T19:04:43.123Z`; what is later than all as the last."""
+    text = datetime.fromtimestamp(min(seconds, LATEST), UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 

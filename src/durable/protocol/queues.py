@@ -101,7 +101,9 @@ class Queue(msgspec.Struct, frozen=True):
     @property
     def _longest(self) -> float:
         given = self.debounce_max
-        return DEBOUNCE_TIMES * self._quiet if given is None else durations.seconds(given)
+        if given is not None:
+            return durations.seconds(given)
+        return min(DEBOUNCE_TIMES * self._quiet, durations.LONGEST)
 
     def debounced(self, key: str, now: float) -> Debounce:
         """What holds back a run that is the first to be started with this key, at that time.

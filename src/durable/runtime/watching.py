@@ -11,8 +11,11 @@ itself, of imports, nor of tasks and threads that the workflow started.
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 import warnings
+import zoneinfo
 from types import FrameType
 from typing import Any
 
@@ -42,9 +45,19 @@ _EVENTS = {
 # What opens files for reasons of its own: code, and tables that come with it.
 _QUIET = {
     "_frozen_importlib", "_frozen_importlib_external", "importlib._bootstrap",
-    "importlib._bootstrap_external", "linecache", "logging", "traceback", "warnings", "zoneinfo",
-    "zoneinfo._common",
+    "importlib._bootstrap_external", "importlib.metadata", "linecache", "logging", "mimetypes",
+    "traceback", "warnings", "zoneinfo", "zoneinfo._common",
 }  # fmt: skip
+
+# Where they are: reading there is reading code, whoever does it, and be it in C.
+_INSTALLED = tuple(
+    os.path.join(folder, "")
+    for folder in [
+        *(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *zoneinfo.TZPATH,
+    ]
+)
+_LOOKS = ("os.listdir", "os.scandir")
 
 # Where durable calls the code of a workflow or of a branch.
 _CALLERS = {
@@ -66,12 +79,20 @@ def begin() -> None:
 
 
 # The defaults are there to the very end of the process, when globals are gone.
-def _hook(event: str, _args: Any, events: Any = _EVENTS, here: Any = here, of: Any = Scope) -> None:
-    if event in events and type(here.get()) is of:
+def _hook(event: str, args: Any, events: Any = _EVENTS, here: Any = here, of: Any = Scope) -> None:
+    if event in events and type(here.get()) is of and not _reads_what_is_installed(event, args):
         place = _place(sys._getframe(1))  # no other way to tell who asks
         if place is not None:
             code, what = events[event]
             _warn(code, what, place)
+
+
+def _reads_what_is_installed(event: str, args: tuple[Any, ...]) -> bool:
+    """Whether it can only be otherwise on a replay if the code is."""
+    reads = event in _LOOKS or (event == "open" and not args[2] & (os.O_WRONLY | os.O_RDWR))
+    if not reads or not isinstance(args[0], str):
+        return False
+    return os.path.join(args[0], "").startswith(_INSTALLED)
 
 
 def _place(frame: FrameType | None) -> FrameType | None:
