@@ -189,6 +189,31 @@ def outboxes_lose_nothing(s: Story) -> None:
     s.one("reply", what="produce").facts["value"] = ["a", 99]
 
 
+# -- starts that are held back --------------------------------------------------------------------
+
+
+def requests(s: Story) -> list[Told]:
+    """Each time that a run came to be asked for something."""
+    return [e for e in s.all("mutation", name="/start") if e.facts["verb"] != "delete"]
+
+
+@lie("held_back")
+def no_start_is_lost(s: Story) -> None:
+    s.remove(s.last("carried"))
+
+
+@lie("held_back")
+def held_starts_begin_in_time(s: Story) -> None:
+    second = requests(s)[1]
+    second.body(debounce=said(second)["debounce"] | {"due": 9e9})
+
+
+@lie("held_back")
+def requests_change_while_they_are_held_back(s: Story) -> None:
+    closes = next(e for e in requests(s) if said(e)["debounce"].get("closed"))
+    s.add(closes, "mutation").body(input={"args": ["key", 99], "kwargs": {}})
+
+
 RULES = [rule.__name__ for rule in (*SHARED_RULES, *SHARING_RULES)]
 
 

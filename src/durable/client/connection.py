@@ -150,8 +150,7 @@ class Client(Coordination, Repair):
         carries the key and is not over; with a `debounce_key`, of one that has not begun, and
         will do what was asked for here.
         """
-        request = self._request(workflow, args, kwargs)
-        await self.store.check()
+        request = await self._timed(self._request(workflow, args, kwargs))
         other = await skipping.in_the_way(self.store, request)
         if other is not None:
             return await self._handle_in(other, request.definition)
@@ -178,7 +177,7 @@ class Client(Coordination, Repair):
             Conflict: the id belongs to another workflow or another input.
             StoreError: the store does not answer, or refuses what has to be recorded.
         """
-        request = self._request(workflow, args, kwargs)
+        request = await self._timed(self._request(workflow, args, kwargs))
         other = await skipping.in_the_way(self.store, request)
         if other is not None:
             joined: Handle[R] = await self._handle_in(other, request.definition)
@@ -247,8 +246,13 @@ class Client(Coordination, Repair):
     ) -> Request:
         return requests.build(
             workflow, args, kwargs,
-            now=self.store.now(), system=self.store.system, version=self._code_version(),
+            system=self.store.system, version=self._code_version(),
         )  # fmt: skip
+
+    async def _timed(self, request: Request) -> Request:
+        """The request at the store's time: until a first answer that is this machine's, at best."""
+        await self.store.check()
+        return request.at(self.store.now())
 
     def _code_version(self) -> str:
         known = workflows()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -25,17 +25,29 @@ class Request:
     start: Start
     definition: WorkflowDefinition
 
+    def at(self, now: float) -> Request:
+        """The same, made at that time of the store's: its limits count from then."""
+        held = self.start.debounce
+        debounce = self.definition.debounced("" if held is None else held.key, now)
+        deadline = self.definition.deadline(now, debounce)
+        start = msgspec.structs.replace(
+            self.start, created=now, debounce=debounce, deadline=deadline
+        )
+        return replace(self, start=start)
+
 
 def build(
     workflow: WorkflowFunction[Any, Any],
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     *,
-    now: float,
     system: System,
     version: str,
 ) -> Request:
     """The request for a run of this workflow under its options; the id defaults to a random one.
+
+    It has no time yet: what is wrong with it is told before the store is asked for anything, and
+    what time it is only the store's first answer tells.
 
     Raises:
         UsageError: it is no workflow, a tag is no text, or its queue has no quiet time for its
@@ -51,16 +63,14 @@ def build(
     encoded = values.encode_call(
         definition.signature, definition.hints, args, kwargs, name=definition.name
     )
-    debounce = definition.debounced(workflow.debounce_key, now)
     start = Start(
         workflow=definition.name, input=msgspec.Raw(encoded), instance=random_id(system),
         nonce=system.token(), queue=definition.queue, version=version,
         workflow_version=definition.version, pinned=definition.pinned,
-        tags=_checked_tags(workflow.tags), created=now,
-        deadline=definition.deadline(now, debounce),
+        tags=_checked_tags(workflow.tags),
         lock=definition.lock(args, kwargs), priority=workflow.priority,
         limited=definition.is_limited, label=definition.label, dedup_key=workflow.dedup_key,
-        debounce=debounce,
+        debounce=definition.debounced(workflow.debounce_key, 0.0),
     )  # fmt: skip
     run = random_id(system) if workflow.run_id is None else workflow.run_id
     return Request(run, start, definition)

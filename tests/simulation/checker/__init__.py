@@ -13,6 +13,7 @@ from tests.simulation.checker.case import Case, Instance
 from tests.simulation.checker.effects import EFFECT_RULES
 from tests.simulation.checker.features import CASE_RULES, FEATURE_RULES
 from tests.simulation.checker.groups import GROUP_RULES
+from tests.simulation.checker.held import HELD_RULES
 from tests.simulation.checker.instances import INSTANCE_RULES
 from tests.simulation.checker.locks import LOCK_RULES, SINGLETON_RULES
 from tests.simulation.checker.owners import OWNER_RULES
@@ -22,7 +23,7 @@ from tests.simulation.checker.whole import WHOLE_RULES, nothing_broke
 
 # What runs share; lies about it are in test_checker_shared.
 SHARED_RULES: list[Callable[[Case], Iterator[str]]] = [
-    *LOCK_RULES, *QUEUE_RULES, *SCHEDULE_RULES, *EFFECT_RULES,
+    *LOCK_RULES, *QUEUE_RULES, *SCHEDULE_RULES, *EFFECT_RULES, *HELD_RULES,
 ]  # fmt: skip
 SHARING_RULES: list[Callable[[Case, Instance], Iterator[str]]] = [*SINGLETON_RULES, *SLOT_RULES]
 

@@ -254,7 +254,7 @@ def no_slot_is_leaked(case: Case) -> Iterator[str]:
         last = case.mutations[name][-1]
         if case.landed_late(last):
             continue
-        if parts[2] == "keys":
+        if parts[2] in {"keys", "debounce"}:
             request = record(last)["request"]
             started = f"runs/{quote(record(last)['run'], safe='.')}/start" in (case.left or {})
             if not started or not case.is_over(record(last)["run"], request["instance"], 1 << 60):

@@ -3,6 +3,6 @@
 To import it registers its scenarios.
 """
 
-from tests.simulation.coordination import effects, locks, queues, schedules
+from tests.simulation.coordination import effects, held, locks, queues, schedules
 
-MODULES = (effects, locks, queues, schedules)
+MODULES = (effects, held, locks, queues, schedules)

@@ -19,6 +19,7 @@ from tests.simulation.witness import Body, Witness
 WIDE = Queue("wide", concurrency=2)
 KEPT = Queue("kept", concurrency=1, keep_slot=True)
 SLOWLY = Queue("slowly", rate=(2, "10s"))
+HELD = Queue("held", debounce="4s", debounce_max="10s")
 
 
 def here() -> str:
@@ -93,6 +94,17 @@ async def dozing(w: Witness, seconds: float) -> Any:
     await durable.sleep(12.0)
     for part in range(2, 6):
         w.got(await long(f"dozing-{part}-of-{here()}", seconds / 4))
+    return w.log
+
+
+# -- once starts have been quiet ------------------------------------------------------------------
+
+
+@flow("sim.held", queue=HELD)
+async def held(w: Witness, key: str, number: int) -> Any:
+    """Does what the last of several starts with its key asked for."""
+    w.tell("carried", debounce=key, number=number)
+    w.got(await work(f"held-{number}-of-{here()}"))
     return w.log
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from durable import catalog
+from durable.client import Client
 from durable.documents import Document
 from durable.effects import Effect
-from durable.protocol import names, records, singletons, ticks
-from durable.runtime import admission, finishing, firing, keyed, leaving, markers
+from durable.protocol import names, queues, records, singletons, ticks
+from durable.runtime import admission, debouncing, finishing, firing, keyed, leaving, markers
 from durable.runtime import singletons as locks
 from durable.runtime.admission import Admission
 from durable.runtime.custody import Custody
@@ -159,6 +160,62 @@ def priorities_are_forgotten_in_line() -> Iterator[None]:
         return true(queue, 0, created, run)
 
     with replaced(names, "pending", pending):
+        yield
+
+
+# -- starts that are held back --------------------------------------------------------------------
+
+
+@bug
+def starts_are_timed_by_their_machine() -> Iterator[None]:
+    """By the wall clock, until the store has said what time it is."""
+
+    async def timed(self: Client, request: Any) -> Any:
+        await self.store.check()
+        return request.at(self.store.system.wall())
+
+    with replaced(Client, "_timed", timed):
+        yield
+
+
+@bug
+def a_start_joins_a_run_that_has_begun() -> Iterator[None]:
+    """Its request is put into a `start` that has been read for good."""
+
+    async def is_closed(store: Store, run: str, start: Any) -> bool:
+        return await store.read(names.result(run, start.instance)) is not None
+
+    def collects(start: Any, key: Any) -> bool:
+        return not start.tombstone and bool(key.is_of(start))
+
+    with (
+        replaced(debouncing, "_is_closed", is_closed),
+        replaced(debouncing, "_collects", collects),
+    ):
+        yield
+
+
+@bug
+def a_held_run_does_what_its_worker_has_read() -> Iterator[None]:
+    """The request is that of the facts at the pick-up, not that of the compare-and-swap."""
+    true = debouncing.close
+
+    async def close(store: Store, run: str, start: Any) -> Any:
+        closed = await true(store, run, start)
+        if not isinstance(closed, records.Start):
+            return closed
+        return msgspec.structs.replace(closed, input=start.input)
+
+    with replaced(debouncing, "close", close):
+        yield
+
+
+@bug
+def a_busy_key_is_held_back_for_ever() -> Iterator[None]:
+    def moved(there: Any, asked: Any) -> Any:
+        return msgspec.structs.replace(there, due=max(there.due, asked.due))
+
+    with replaced(queues, "moved", moved):
         yield
 
 

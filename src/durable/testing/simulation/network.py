@@ -50,6 +50,13 @@ class Wire(Backend):
         self._network = network
         self._machine = machine
         self._clock = StoreClock(machine.system)
+        self._checked = False
+
+    async def check(self) -> None:
+        """As of a bucket: its settings are read once, and nothing is wrong with them."""
+        if not self._checked:
+            await self._call("read", "", lambda: None)
+            self._checked = True
 
     async def create(
         self, name: str, body: bytes, meta: dict[str, str], inline: bool
