@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -420,3 +421,37 @@ async def test_who_stands_in_line_again_has_a_place_that_nobody_saw() -> None:
         await w.store.delete(seen.name, seen.generation)
 
         assert "b" in [pending.run for _, pending in await slots.waiting()]
+
+
+def test_two_workflows_give_one_queue_the_same_limits() -> None:
+    """Else the last would count and the other's limit be lost; quiet times are a workflow's own."""
+    given = {
+        "few": Queue("three", concurrency=3),
+        "same": Queue("three", concurrency=3, debounce="5s"),
+        "none": Queue("three", debounce="5s"),
+    }
+    of = {
+        name: dataclasses.replace(single.definition, name=name, queue="three", limits=queue)
+        for name, queue in given.items()
+    }
+    right = {name: of[name] for name in ("few", "same")}
+
+    assert lines.limits_of(right, ["three"])["three"].concurrency == 3
+    assert lines.limits_of(of, ["default"]) == {}
+    with pytest.raises(UsageError, match=r"'few' .* 'none' .* one set"):
+        lines.limits_of(of, ["default", "three"])
+
+
+async def test_a_queue_that_has_no_limits_costs_no_record() -> None:
+    """Nothing is written for it, unless limits stand there that the code took away."""
+    async with world() as w:
+        quiet = Queue("three", debounce="5s")
+        await lines.declare(w.store, quiet)
+        assert w.there() == []
+
+        await lines.declare(w.store, Queue("three", concurrency=3))
+        await lines.declare(w.store, quiet)
+
+        settings = await lines.read_settings(w.store, "three")
+        assert settings is not None
+        assert settings.concurrency is None

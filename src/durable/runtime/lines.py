@@ -7,11 +7,12 @@ to decide, and otherwise once in a slow period.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from durable import catalog
+from durable.errors import UsageError
 from durable.protocol import names, records
 from durable.protocol.queues import Queue
 from durable.protocol.records import Pauses, QueueRecord
@@ -31,12 +32,17 @@ async def read_settings(store: Store, queue: str) -> QueueRecord | None:
 
 
 async def declare(store: Store, queue: Queue) -> None:
-    """Write the limits that the code gives the queue, unless they stand there."""
+    """Write the limits that the code gives the queue, unless they stand there.
+
+    None are written for a queue that has none and never had any.
+    """
     name = names.queue_settings(queue.name)
     while True:
         stored = await store.read(name)
         there = None if stored is None else reading.decoded(stored, _settings)
         asked = queue.record()
+        if there is None and not queue.is_limited:
+            return
         if there is not None and msgspec.structs.replace(there, nonce="") == asked:
             return
         asked.nonce = store.system.token()
@@ -71,12 +77,36 @@ async def pause(
             return after
 
 
+def limits_of(workflows: Workflows, names: Collection[str]) -> dict[str, Queue]:
+    """What the code says of queues of these names.
+
+    Raises:
+        UsageError: two workflows give one queue different limits.
+    """
+    found: dict[str, tuple[str, Queue]] = {}
+    for workflow in workflows.values():
+        queue = workflow.limits
+        if queue is None or queue.name not in names:
+            continue
+        other, there = found.setdefault(queue.name, (workflow.name, queue))
+        if there.record() != queue.record():
+            raise UsageError(
+                f"workflow {other!r} is in {there}, and workflow {workflow.name!r} in {queue}: "
+                "a queue has one set of limits",
+                hint="make one Queue(...) and give it to both, or give one of them another name",
+            )
+    return {name: queue for name, (_, queue) in found.items()}
+
+
 class Lines:
     """The queues of one worker, as last read.
 
     Args:
         queues: where the worker looks for runs.
         workflows: what it can run; some come with a limited queue.
+
+    Raises:
+        UsageError: two of them give one queue different limits.
 
     Attributes:
         limited: those that have limits.
@@ -90,19 +120,14 @@ class Lines:
         self.known = False
         self._store = store
         self._queues = tuple(queues)
-        self._workflows = workflows
+        self._of_code = limits_of(workflows, self._queues)
         self._declared = False
-
-    def _of_code(self) -> dict[str, Queue]:
-        found = [d.limits for d in self._workflows.values() if d.limits is not None]
-        return {queue.name: queue for queue in found}
 
     async def learn(self) -> None:
         """Read what may have changed; the first time, write what the code says."""
         if not self._declared:
-            for queue in self._of_code().values():
-                if queue.name in self._queues:
-                    await declare(self._store, queue)
+            for queue in self._of_code.values():
+                await declare(self._store, queue)
             self._declared = True
         self.pauses = await read_pauses(self._store)
         for name in self._queues:
@@ -111,8 +136,9 @@ class Lines:
 
     async def _learn(self, queue: str) -> QueueRecord | None:
         found = await read_settings(self._store, queue)
-        if found is None and queue in self._of_code():
-            await declare(self._store, self._of_code()[queue])
+        of_code = self._of_code.get(queue) if found is None else None
+        if of_code is not None and of_code.is_limited:
+            await declare(self._store, of_code)
             found = await read_settings(self._store, queue)
         if found is None:
             self.limited.pop(queue, None)
