@@ -22,7 +22,7 @@ import anyio
 
 from durable.client import Client
 from durable.decorators import WorkflowFunction, workflows
-from durable.errors import Conflict, DurableError, StoreError
+from durable.errors import Conflict, DurableError, StoreError, StoreRefused, StoreUnavailable
 from durable.protocol import names
 from durable.protocol.leases import Terms
 from durable.runtime.definitions import WorkflowDefinition
@@ -213,7 +213,7 @@ class World:
             with anyio.CancelScope() as scope:
                 machine.on_cancel = scope.cancel
                 self._by_machine[machine.name] = member
-                await worker.run()
+                await _supervised(member)
             member.ended = True
             self.history.happened(machine.name, "ended")
 
@@ -380,6 +380,19 @@ class World:
     def alive(self) -> list[Member]:
         """Workers that run now."""
         return [m for m in self.members if m.machine.alive and not m.ended]
+
+
+async def _supervised(member: Member) -> None:
+    """As under a supervisor: a worker that the store did not let begin is started again."""
+    while not member.told_to_end:
+        try:
+            await member.worker.run()
+        except (StoreUnavailable, StoreRefused):
+            if member._running:
+                raise
+            await asyncio.sleep(RESTART[0])
+        else:
+            return
 
 
 def _field(body: bytes | None, name: str) -> str:
