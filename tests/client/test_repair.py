@@ -13,7 +13,7 @@ import pytest
 from durable import gather, now, patched, random, step, uuid, workflow
 from durable.client import Client, archives, purging, reading
 from durable.client.handles import Handle
-from durable.errors import Conflict, LeaseTaken, NeedsAttention, NotFound, RunFailed
+from durable.errors import Conflict, LeaseTaken, NeedsAttention, NotFound, RunFailed, UsageError
 from durable.protocol import names, records
 from durable.protocol.records import Epoch, Lease
 from durable.runtime.worker import Worker
@@ -353,6 +353,17 @@ async def test_what_has_a_value_is_not_skipped(client: Client) -> None:
 
     with pytest.raises(Conflict, match="has an outcome already: value"):
         await client.skip("x", "toil.1", "other")
+
+
+@pytest.mark.parametrize("path", ["debounce", "lock", "slot", "", "/x"])
+async def test_what_is_no_call_is_not_skipped(client: Client, path: str) -> None:
+    """`durable show` lists what a run waits for before it begins, but its code asks for none."""
+    await client.start(chain.options(id="x"))
+
+    with pytest.raises(UsageError, match="no "):
+        await client.skip("x", path, 1)
+
+    assert await (await client.get("x")).steps() == []
 
 
 # -- release --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from durable.client import reading
 from durable.errors import UsageError
 from durable.protocol import names, records, values
 from durable.protocol.records import Group, Step, Take
+from durable.runtime import admission
 from durable.runtime.facts import Facts
 from durable.store import Refused, Store
 
@@ -25,6 +26,12 @@ def outcome(store: Store, facts: Facts, path: str, value: object, said: str) -> 
     """
     if not path or path.startswith("/"):
         raise UsageError(f"{path!r} is no path of a call", hint="`durable show` lists them")
+    if path in admission.PATHS:
+        raise UsageError(
+            f"{path!r} is what a run waits for before its code goes on, and no call that returns "
+            "a value",
+            hint="`durable show` says how long it waits; the run can be cancelled",
+        )
     raw, _ = values.encode_result(value, None, name=path)
     number = sum(step.epoch == BY_HAND for step in facts.outcomes()) + 1
     return Step(
