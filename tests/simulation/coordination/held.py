@@ -52,7 +52,7 @@ async def held_back(world: World) -> None:
 async def held_back_by_a_busy_key(world: World) -> None:
     """They are never quiet: the first run begins all the same, and then a second one."""
     _serving(world)
-    await _held(world, *(2.0 * i for i in range(8)))
+    await _held(world, *(3.0 * i for i in range(7)))
 
 
 @scenario
@@ -66,11 +66,24 @@ async def held_back_under_wrong_clocks(world: World) -> None:
 
 @scenario
 async def held_back_until_just_now(world: World) -> None:
-    """Starts are swapped in while the quiet time ends."""
+    """A start is swapped in while a worker wakes the run, takes it and closes it."""
+    others, late = world.network.plan, list[asyncio.Task[None]]()
+
+    def plan(sent: Sent) -> Fault | None:
+        wakes = sent.who.startswith("w") and sent.verb == "create"
+        key = sent.name.rpartition("-")[2].removesuffix("1")
+        if wakes and sent.name.startswith("live/held/") and key in waiting:
+            waiting.remove(key)
+            late.append(world.ask(hold(world, key, 2, world.chance.uniform(0.0, 0.4))))
+        return others(sent)
+
+    world.network.plan = plan
+    waiting = {f"key{letter}" for letter in "abcdef"}
     _serving(world)
-    for i in range(4):
-        key = f"key{i}"
-        await _held(world, 0.0, 3.85 + 0.1 * i, 3.9 + 0.15 * i, key=key)
+    keys = sorted(waiting)
+    await asyncio.gather(*(_held(world, 1.5 * i, key=key) for i, key in enumerate(keys)))
+    await asyncio.gather(*late)
+    await world.until(lambda: not unfinished(world), "the runs that were held back to end")
 
 
 @scenario

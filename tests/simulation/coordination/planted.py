@@ -196,21 +196,6 @@ def a_start_joins_a_run_that_has_begun() -> Iterator[None]:
 
 
 @bug
-def a_held_run_does_what_its_worker_has_read() -> Iterator[None]:
-    """The request is that of the facts at the pick-up, not that of the compare-and-swap."""
-    true = debouncing.close
-
-    async def close(store: Store, run: str, start: Any) -> Any:
-        closed = await true(store, run, start)
-        if not isinstance(closed, records.Start):
-            return closed
-        return msgspec.structs.replace(closed, input=start.input)
-
-    with replaced(debouncing, "close", close):
-        yield
-
-
-@bug
 def a_busy_key_is_held_back_for_ever() -> Iterator[None]:
     def moved(there: Any, asked: Any) -> Any:
         return msgspec.structs.replace(there, due=max(there.due, asked.due))
