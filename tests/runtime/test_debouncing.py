@@ -12,7 +12,7 @@ from durable import Queue
 from durable.client import Client
 from durable.client.handles import Handle
 from durable.decorators import step, workflow
-from durable.errors import RunCancelled, UsageError
+from durable.errors import Conflict, RunCancelled, UsageError
 from durable.protocol import names
 from durable.runtime import debouncing
 from durable.runtime.scopes import current
@@ -101,6 +101,21 @@ async def start(w: World, text: str, key: str = "k", flow: Any = plain) -> Handl
 
 async def left(w: World) -> list[str]:
     return [n for n in w.there() if n.startswith(("live/", "timers/", "queues/default/debounce"))]
+
+
+async def test_the_last_start_counts_under_one_id_too() -> None:
+    """An id that every start gives is no reason to drop what the later ones ask for."""
+    async with world() as w:
+        await w.process()
+        handles = [await start(w, text, flow=plain.options(id="page")) for text in "abc"]
+
+        assert {handle.id for handle in handles} == {"page"}
+        assert await handles[0].result() == "c"
+        assert [text for _, text, _ in ran] == ["c"]
+        again = await start(w, "c", flow=plain.options(id="page"))
+        assert await again.result() == "c"
+        with pytest.raises(Conflict, match="another input"):
+            await start(w, "d", flow=plain.options(id="page"))
 
 
 async def test_the_last_of_several_starts_counts() -> None:

@@ -289,7 +289,7 @@ class Client(Coordination, Repair):
         """Of the run that carries the key: this one, or another."""
         if begun.run != request.run:
             return Handle(self.store, begun.run, begun.start, code_for(begun.start))
-        if begun.start.debounce is None:  # else its input may be a later start's by now
+        if not begun.start.is_collecting:  # else its input may be a later start's by now
             requests.check_same(request, begun.start)
         return Handle(self.store, request.run, begun.start, request.definition)
 

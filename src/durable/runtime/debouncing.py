@@ -66,11 +66,14 @@ async def start(store: Store, run: str, start: Start, *, begin: Begin = starting
     contention = Contention(store, key.claim)
     while True:
         begun = await keyed.start(store, run, start, key, begin=partial(_begin, begin))
-        if begun.run == run:
+        if begun.start.nonce == start.nonce:
             return begun
         joined = await _join(store, begun.run, start, key)
         if joined is not None:
             return Begun(begun.run, joined)
+        if begun.run == run:  # it is closed, and its id can mean no other
+            stored = await store.read(names.start(run))
+            return begun if stored is None else Begun(run, decode_start(stored))
         await contention.lost()
 
 
