@@ -78,18 +78,21 @@ async def pause(
 
 
 def limits_of(workflows: Workflows, names: Collection[str]) -> dict[str, Queue]:
-    """What the code says of queues of these names.
+    """What the code says of its queues.
+
+    Args:
+        names: of those that the worker looks at.
 
     Raises:
-        UsageError: two workflows give one queue different limits.
+        UsageError: two workflows give one of these different limits.
     """
     found: dict[str, tuple[str, Queue]] = {}
     for workflow in workflows.values():
         queue = workflow.limits
-        if queue is None or queue.name not in names:
+        if queue is None:
             continue
         other, there = found.setdefault(queue.name, (workflow.name, queue))
-        if there.record() != queue.record():
+        if queue.name in names and there.record() != queue.record():
             raise UsageError(
                 f"workflow {other!r} is in {there}, and workflow {workflow.name!r} in {queue}: "
                 "a queue has one set of limits",
@@ -126,8 +129,9 @@ class Lines:
     async def learn(self) -> None:
         """Read what may have changed; the first time, write what the code says."""
         if not self._declared:
-            for queue in self._of_code.values():
-                await declare(self._store, queue)
+            for name, queue in self._of_code.items():
+                if name in self._queues:
+                    await declare(self._store, queue)
             self._declared = True
         self.pauses = await read_pauses(self._store)
         for name in self._queues:

@@ -185,7 +185,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return handle
 
     @property
-    def call_soon_threadsafe(self) -> Callable[..., asyncio.Handle]:  # type: ignore[override]
+    def call_soon_threadsafe(self) -> Callable[..., asyncio.Handle]:  # type: ignore[override]  # asked for only to be called
         """Of the strand that asks for it: to the others each strand is a loop of its own.
 
         So what the thread of a lease tells a blocked event loop is heard once that runs again.
