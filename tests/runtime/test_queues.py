@@ -437,7 +437,7 @@ def test_two_workflows_give_one_queue_the_same_limits() -> None:
     right = {name: of[name] for name in ("few", "same")}
 
     assert lines.limits_of(right, ["three"])["three"].concurrency == 3
-    assert lines.limits_of(of, ["default"]) == {}
+    assert lines.limits_of(of, ["default"])["three"].concurrency == 3
     with pytest.raises(UsageError, match=r"'few' .* 'none' .* one set"):
         lines.limits_of(of, ["default", "three"])
 
