@@ -76,6 +76,7 @@ FOUND: list[tuple[str, int, Fault]] = [
     ("event_to_a_parked_run", 116, "outage"),  # a marker went before the run's last timer hint
     ("lock_outlives_its_worker", 213, "cancel"),  # ... and when the worker was cancelled
     ("ticks_by_hand", 118, "refused"),  # a tick whose marker was refused had no worker for ever
+    ("event_against_timeout", 2, "outage"),  # a worker that had not begun could not be told to end
 ]
 
 

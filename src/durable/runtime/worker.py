@@ -57,6 +57,7 @@ class Worker:
         self.options = options or Options()
         self.drained = anyio.Event()
         self._stopping = anyio.Event()
+        self._beginning: anyio.CancelScope | None = None
         self._nudges: dict[Callable[..., Awaitable[None]], anyio.Event] = {}
         self._until_idle = False
         self._scheduler = Scheduler(
@@ -107,7 +108,12 @@ class Worker:
             StoreRefused: runs cannot live in this store, whose settings keep what is there.
             StoreUnavailable: the store does not answer at the start.
         """
-        await self.store.check()
+        with anyio.CancelScope() as self._beginning:
+            await self.store.check()
+        if self._stopping.is_set():  # before it began
+            task_status.started()
+            self.drained.set()
+            return
         if self.options.watch:
             watching.begin()
         self._until_idle = until_idle
@@ -163,9 +169,15 @@ class Worker:
             tasks.cancel_scope.cancel()
 
     def stop(self) -> None:
-        """Drain: take nothing more, give back what is held, then return from `run`."""
-        self._holdings.close()
+        """Drain: take nothing more, give back what is held, then return from `run`.
+
+        A worker that has not begun, since the store does not answer, does not begin.
+        """
         self._stopping.set()
+        if self._nudges:
+            self._holdings.close()
+        elif self._beginning is not None:
+            self._beginning.cancel()
 
     def nudge(self) -> None:
         """Look for work now. A worker that has not begun looks for everything when it does."""
