@@ -81,7 +81,7 @@ async def test_b29_no_object_is_hot() -> None:
 
     B29, bespokelabsai/curator#665.
     """
-    with serving(Service({BUCKET: Bucket()}, rate_limit=0.2)) as limited:
+    with serving(Service({BUCKET: Bucket()}, rate_limit=0.05)) as limited:
         store = Store(GcsBackend(Place(BUCKET, "", "", limited.url, anonymous=True)))
         async with Client(store) as client:
             assert await client.run(many.options(id="x"), STEPS) == STEPS
