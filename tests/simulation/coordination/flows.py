@@ -143,6 +143,8 @@ async def guarded(slot: str, to: str) -> str:
         told = await durable.once(f"mail:{to}", mail, to)
     except OutcomeUnknown:
         told = ""
+    except DurableError as e:  # the store refused the claim: nothing was sent
+        raise body.error() from e
     body.world.history.add(who(), "guarded", key=to, told=told)
     return body.value()
 
