@@ -77,6 +77,8 @@ FOUND: list[tuple[str, int, Fault]] = [
     ("lock_outlives_its_worker", 213, "cancel"),  # ... and when the worker was cancelled
     ("ticks_by_hand", 118, "refused"),  # a tick whose marker was refused had no worker for ever
     ("event_against_timeout", 2, "outage"),  # a worker that had not begun could not be told to end
+    ("late_result_of_a_purged_run", 89, "suspend"),  # a claim that landed after a purge, judged
+    ("guarded_effects", 83, "refused"),  # a refused claim within a step that guards an effect
 ]
 
 

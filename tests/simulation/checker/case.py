@@ -237,6 +237,14 @@ class Case:
                 named = "" if said.get("tombstone") else said.get("instance", "")
         return named
 
+    def purged_by(self, instance: Instance, order: int) -> bool:
+        """Whether a purge had turned it into a tombstone by that moment."""
+        return any(
+            fact.order <= order and record(fact).get("tombstone")
+            for fact in self.mutations.get(f"runs/{quote(instance.run, safe='.')}/start", [])
+            if record(fact).get("instance") == instance.id
+        )
+
     def over_since(self, run: str, instance: str) -> int | None:
         """Where in the history the instance was over: a result, or `start` named it no more."""
         found = self.instances.get(instance)

@@ -190,10 +190,16 @@ def _same(one: object, two: object) -> bool:
 # -- owners ---------------------------------------------------------------------------------------
 
 
-def epochs_have_one_owner(_: Case, instance: Instance) -> Iterator[str]:
-    """P3, S3: each owner has an epoch of its own, and later ones higher ones."""
+def epochs_have_one_owner(case: Case, instance: Instance) -> Iterator[str]:
+    """P3, S3: each owner has an epoch of its own, and later ones higher ones.
+
+    A purge deletes the epochs, so a claim that was under way meanwhile may land after it. Whoever
+    replays a purged instance on it may do nothing more: the last of these rules sees its bodies.
+    """
     by_epoch: dict[int, list[str]] = defaultdict(list)
     for enter in instance.enters:
+        if case.purged_by(instance, enter.order):
+            continue
         by_epoch[enter.epoch].append(enter.who)
         claim = instance.epochs.get(enter.epoch)
         if enter.epoch > 1 and (claim is None or claim.order > enter.order):
