@@ -13,6 +13,7 @@ The last line sums up; the exit code is 1 if a rule was broken.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import random
 import sys
@@ -129,9 +130,10 @@ def _left(cases: Iterator[Case], ledger: Ledger) -> Iterator[Chunk]:
 
 def _in_processes(chunks: Iterator[Chunk], jobs: int) -> Iterator[tuple[int, Tally]]:
     if jobs <= 1:
+        gc.freeze()  # what is here stays: a simulation leaves enough to collect
         yield from map(_judged, chunks)
         return
-    with get_context("spawn").Pool(jobs, maxtasksperchild=40) as pool:
+    with get_context("spawn").Pool(jobs, initializer=gc.freeze, maxtasksperchild=40) as pool:
         # In rounds, because a pool reads all that it is given at once.
         while some := list(islice(chunks, ROUND * jobs)):
             yield from pool.imap_unordered(_judged, some)

@@ -7,6 +7,7 @@ as much as one asks for.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import zlib
@@ -29,7 +30,7 @@ def judge_all(cases: Iterable[Case]) -> Tally:
     """In as many processes as there are processors."""
     total, left = Tally(), iter(cases)
     chunks = list(iter(lambda: list(itertools.islice(left, CHUNK)), []))
-    with get_context("spawn").Pool(min(len(chunks), os.cpu_count() or 1)) as pool:
+    with get_context("spawn").Pool(min(len(chunks), os.cpu_count() or 1), gc.freeze) as pool:
         for part in pool.imap_unordered(tally, chunks):
             total.add(part)
     return total

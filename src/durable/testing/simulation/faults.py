@@ -55,8 +55,14 @@ _MUTATIONS = {"create", "replace", "delete", "copy"}
 
 
 def applies(fault: Fault, verb: str, name: str) -> bool:
-    """Whether this fault makes a difference to such a call."""
+    """Whether this fault makes a difference to such a call.
+
+    To a read or list that comes back cut short, one that was not sent or whose reply was lost is
+    the same: nothing has changed, and nothing is known.
+    """
     match fault:
+        case "unsent" | "reply_lost":
+            return verb in _MUTATIONS
         case "late" | "late_crash" | "twice" | "crash_applied":
             return verb in _MUTATIONS
         case "truncated":

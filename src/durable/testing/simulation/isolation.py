@@ -17,15 +17,35 @@ import anyio._backends._asyncio as backend
 import sniffio
 
 
+class _TaskStates:
+    """What anyio knows of each task, kept with the task: a weak dictionary costs a tenth of all."""
+
+    def get(self, task: Any, default: object = None) -> Any:
+        return getattr(task, "anyio_state", default)
+
+    def __getitem__(self, task: Any) -> Any:
+        try:
+            return task.anyio_state
+        except AttributeError:
+            raise KeyError(task) from None
+
+    def __setitem__(self, task: Any, state: object) -> None:
+        task.anyio_state = state
+
+    def __delitem__(self, task: Any) -> None:
+        del task.anyio_state
+
+
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
     """For the time of one simulation; whatever runs in it runs on one event loop."""
     scope: Any = backend.CancelScope
     saved_hash, saved_hook, saved_check = scope.__hash__, sys.unraisablehook, linecache.checkcache
-    logger = logging.getLogger("durable")
+    states, logger = backend._task_states, logging.getLogger("durable")
     saved_level, collects = logger.level, gc.isenabled()
     # Sets of scopes are otherwise in the order of their addresses.
     scope.__hash__ = lambda self: 0
+    backend._task_states = _TaskStates()  # type: ignore[assignment]  # all that anyio asks of it
     sys.unraisablehook = lambda unraisable: None  # code that was killed in the middle
     logger.setLevel(logging.CRITICAL + 1)
     sniffio.thread_local.name = "asyncio"  # anyio need not find out, each time
@@ -44,6 +64,7 @@ def isolated() -> Iterator[None]:
         sniffio.thread_local.name = None
         linecache.checkcache = saved_check
         scope.__hash__ = saved_hash
+        backend._task_states = states
         sys.unraisablehook = saved_hook
         logger.setLevel(saved_level)
 
