@@ -14,9 +14,9 @@ from durable.client.handles import Handle
 from durable.decorators import step, workflow
 from durable.errors import Conflict, RunCancelled, UsageError
 from durable.protocol import names
-from durable.runtime import debouncing
+from durable.runtime import debouncing, timers
 from durable.runtime.scopes import current
-from durable.store import Store
+from durable.store import Store, Stored
 from durable.store.memory import MemoryBackend, Verb
 from durable.testing.virtual import virtual_system
 from tests.client.dying import MODES, Mode, dies
@@ -97,6 +97,13 @@ class Halting(MemoryBackend):
 
 async def start(w: World, text: str, key: str = "k", flow: Any = plain) -> Handle[str]:
     return await Client(w.store).start(flow.options(debounce_key=key), text)
+
+
+async def move(
+    store: Store, hint: Stored, ended: list[timers.Promoted], stopped: anyio.Event
+) -> None:
+    ended.append(await timers.promote(store, hint))
+    stopped.set()
 
 
 async def left(w: World) -> list[str]:
@@ -274,7 +281,7 @@ async def test_a_burst_does_not_form_a_line() -> None:
 
 
 async def test_what_it_costs() -> None:
-    """Class A: 3 and a ring to open, 1 for each further start, then once a park and a wake."""
+    """Class A: 3 and a ring to open, 1 for each further start, then a hint moves, and a wake."""
     async with world() as w:
         w.bucket.log.clear()
         await start(w, "a")
@@ -294,11 +301,70 @@ async def test_what_it_costs() -> None:
         again = [f"{v} {n.split('/')[0]}" for v, n in mine if v in {"create", "replace"}]
 
         assert sorted(opened) == ["bells", "live", "queues", "runs"]
-        twice = ["create live", "create bells", "replace live"]  # the first hint, then the second
-        parked = ["create runs", "create timers"]
+        moved = ["create timers"]  # the first hint is due: "b" has made it a later one
+        woken = ["create live", "create bells", "replace live"]
         closed = ["replace runs", "create runs"]  # the request counts; the epoch
         ended = ["create runs", "create runs", "create history"]  # the step, the outcome
-        assert Counter(again) == Counter(twice + parked + twice + closed + ended)
+        assert Counter(again) == Counter(moved + woken + closed + ended)
+
+
+async def test_a_busy_key_changes_its_marker_as_often_as_a_quiet_one() -> None:
+    """Made, taken and let go twice: when it was opened and when it is due; else a hint moves."""
+    changed = {}
+    for starts in (1, 10):
+        async with world() as w:
+            await w.process()
+            await w.process()
+            w.bucket.log.clear()
+            handle = await start(w, "0")
+            for i in range(1, starts):
+                await anyio.sleep(3)
+                assert (await start(w, str(i))).id == handle.id
+            assert await w.result(handle.id) == str(starts - 1)
+            await w.until(lambda: not w.hints("live/") and not w.hints("timers/"))
+            changes = [(v, n) for v, n in w.bucket.log if v not in {"read", "list"}]
+            marker = names.marker("default", handle.id)
+            changed[starts] = Counter(verb for verb, name in changes if name == marker)
+            hints = [name for verb, name in changes if name.startswith("timers/")]
+
+    assert changed[1] == changed[10]
+    assert changed[10]["create"] == 2
+    assert changed[10].total() <= 2 * 4  # two workers: one may try in vain for what the other takes
+    assert len(set(hints)) == 4  # of the first start, then of the last before each was due
+
+
+async def test_a_hint_that_moves_leaves_the_run_another() -> None:
+    """Whoever moves it stands before each of its calls in turn; others carry the run meanwhile."""
+    late, at, moves = 0, 0, True
+    while moves:
+        at += 1
+        ran.clear()
+        async with world() as w:
+            process = await w.process()
+            first = await start(w, "a")
+            await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
+            await anyio.sleep(5)
+            await start(w, "b")
+            process.kill()
+            await anyio.sleep(6)
+            (hint,) = [stored async for stored in w.store.list(names.TIMERS)]
+            stopped, go_on = anyio.Event(), anyio.Event()
+            slow = Store(Halting(chosen(w.bucket), at, stopped, go_on), system=virtual_system(at))
+            ended = list[timers.Promoted]()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(move, slow, hint, ended, stopped)
+                await stopped.wait()
+                moves = not ended
+                await w.process()
+                assert await w.result(first.id) == "b"
+                go_on.set()
+            late += bool(w.hints("timers/"))
+            await w.until(lambda: not w.hints("live/") and not w.hints("timers/"))
+
+            assert [text for _, text, _ in ran] == ["b"]
+    assert at > 4
+    assert late > 0  # its hint was there after the run was over: it wakes nothing but a look
 
 
 async def test_a_start_that_joins_makes_what_the_first_did_not() -> None:

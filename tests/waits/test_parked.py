@@ -240,7 +240,7 @@ def test_a_run_that_is_woken_too_early_is_not_lost(backend: str) -> None:
             await stop(process)
             await anyio.sleep(due - 0.0001 - w.store.now())
             (hint,) = [stored async for stored in w.store.list(names.TIMERS)]
-            assert await timers.promote(w.store, hint)
+            assert (await timers.promote(w.store, hint)).woken
             await w.process()
 
             assert await w.result("r") == "awake"

@@ -2,9 +2,10 @@
 
 The first start makes an ordinary run, of which the key's claim tells (see `keyed`). Its `start`
 says until when it is held back, and collects: each further start puts its own request there by
-compare-and-swap. A worker that takes the run parks it; when it is due, whoever takes it then
-*closes* it by the same compare-and-swap, and only then reads the request. So a start either gets
-in before the run is closed, or finds it closed and opens the next one: none is lost.
+compare-and-swap. A worker that takes the run parks it. While starts go on to come, only the hint
+that would wake it moves (see `timers`). When it is due, whoever takes it then *closes* it by the
+same compare-and-swap, and only then reads the request. So a start either gets in before the run
+is closed, or finds it closed and opens the next one: none is lost.
 
 A start that loses the compare-and-swap to another start needs no second try: the other was
 recorded while this one was under way, so it may count as the later of the two. This is why a
@@ -25,7 +26,7 @@ from durable.protocol.queues import DEBOUNCE_PATH
 from durable.protocol.records import NEVER, Start, Wait
 from durable.runtime import keyed, starting
 from durable.runtime.closing import Parked
-from durable.runtime.facts import decode_start, read_cancel
+from durable.runtime.facts import CorruptFact, decode_start, read_cancel, read_start
 from durable.runtime.keyed import Begin, Begun, Key
 from durable.store import Refused, Store, Written
 
@@ -141,9 +142,10 @@ async def close(store: Store, run: str, start: Start) -> Start | Parked | Change
             return Changed()
         if there.debounce is None or there.debounce.closed:
             return there
-        if there.debounce.due > store.now():
+        parked = _still_held_back(store, there)
+        if parked is not None:
             await _begin_wait(store, run, there)
-            return Parked(DEBOUNCE_PATH, there.debounce.due, why(there))
+            return parked
         debounce = msgspec.structs.replace(there.debounce, closed=True)
         closed = msgspec.structs.replace(there, debounce=debounce, nonce=store.system.token())
         body = records.encode(closed)
@@ -151,6 +153,27 @@ async def close(store: Store, run: str, start: Start) -> Start | Parked | Change
         if isinstance(written, Written):
             return closed
         await contention.lost()
+
+
+async def held_back(store: Store, run: str, instance: str) -> Parked | None:
+    """Until when an instance that is parked is held back now; None: somebody must look at it.
+
+    That time only grows, so until then there is nothing to do.
+    """
+    try:
+        start = await read_start(store, run)
+    except CorruptFact:
+        return None
+    if start is None or start.tombstone or start.instance != instance:
+        return None
+    return _still_held_back(store, start)
+
+
+def _still_held_back(store: Store, start: Start) -> Parked | None:
+    held = start.debounce
+    if held is None or held.closed or held.due <= store.now():
+        return None
+    return Parked(DEBOUNCE_PATH, held.due, why(start))
 
 
 async def _begin_wait(store: Store, run: str, start: Start) -> None:

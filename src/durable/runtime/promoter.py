@@ -76,7 +76,10 @@ class Promoter:
         woken: list[str] = []
 
         async def wake(stored: Stored) -> None:
-            if await timers.promote(self._store, stored):
+            promoted = await timers.promote(self._store, stored)
+            if promoted.later is not None:
+                self.expect(promoted.later)
+            if promoted.woken:
                 woken.append(stored.name)
 
         await map_in(None, wake, due, AT_ONCE)

@@ -4,11 +4,16 @@ Every park makes one, named by the deadline that comes first, or `never`; a hint
 run that is not over has no marker. Only the run's holder deletes a hint, once its wait is over.
 Whoever promotes it only wakes the run, whose marker then names the hint: so the holder can
 delete it without looking for it, also if the run is over by then.
+
+One hint moves: of a run that starts hold back for longer than it says. Whoever promotes it makes
+the hint for the later time, then deletes it, and the run sleeps on: a key that is busy for long
+must not change the run's marker again and again.
 """
 
 from __future__ import annotations
 
 import contextlib
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +21,7 @@ from durable.errors import StoreError
 from durable.protocol import moments, names, records
 from durable.protocol.queues import DEBOUNCE_PATH
 from durable.protocol.records import Marker, Start, Timer, Wait
-from durable.runtime import markers
+from durable.runtime import debouncing, markers
 from durable.runtime.closing import Parked
 from durable.runtime.reading import record
 from durable.store import Refused, Store, Stored, Written
@@ -128,11 +133,27 @@ async def read(store: Store, stored: Stored) -> Timer | None:
     return await record(store, stored, _timer)
 
 
-async def promote(store: Store, stored: Stored) -> bool:
-    """Wake the run of a hint that is due, unless it has a marker; True if this woke it."""
+class Promoted(NamedTuple):
+    """What became of a hint that is due.
+
+    Attributes:
+        woken: the run has a marker now, and had none before.
+        later: the hint stands for this time now, since starts went on to come for the run.
+    """
+
+    woken: bool = False
+    later: float | None = None
+
+
+async def promote(store: Store, stored: Stored) -> Promoted:
+    """Wake the run of a hint that is due, unless it has a marker or is held back for longer."""
     hint = await read(store, stored)
     if hint is None or await store.read(names.marker(hint.queue, hint.run)) is not None:
-        return False
+        return Promoted()
+    if hint.path == DEBOUNCE_PATH:
+        parked = await debouncing.held_back(store, hint.run, hint.instance)
+        if parked is not None and await _postpone(store, stored, hint, parked):
+            return Promoted(later=parked.due)
     marker = Marker(
         run=hint.run, instance=hint.instance, workflow=hint.workflow, nonce=store.system.token(),
         queue=hint.queue, version=hint.version, why="wake", created=hint.created,
@@ -141,4 +162,20 @@ async def promote(store: Store, stored: Stored) -> bool:
     woken = isinstance(await markers.create(store, marker), Written)
     if woken:
         await markers.ring(store, names.queue_bell(hint.queue), store.system.token())
-    return woken
+    return Promoted(woken)
+
+
+async def _postpone(store: Store, stored: Stored, hint: Timer, parked: Parked) -> bool:
+    """Put a hint for a later time in the place of one that is due; False: it is the same.
+
+    Others may do so too: whatever time they have read, a hint for it is there before this one goes.
+    """
+    name = name_of(hint.run, hint.instance, parked.path, parked.due)
+    if name == stored.name:
+        return False
+    later = msgspec.structs.replace(
+        hint, nonce=store.system.token(), due=parked.due, waits_for=parked.why
+    )
+    await store.create(name, records.encode(later), nonce=later.nonce, read_back=False)
+    await store.delete(stored.name, stored.generation)
+    return True

@@ -15,7 +15,6 @@ OUTAGE_SECONDS = 45.0  # for which the longest fault lasts
 PROMOTED_SECONDS = 90.0  # after it was due, in which a hint wakes its run for sure
 HOT_SECONDS = 10.0
 HOT_MUTATIONS = 12  # of one name in so many seconds; one a second, and a little more at once
-HELD_MUTATIONS = 18  # of markers in the queue of held-back starts: six a wake, says decision 0021
 
 
 def nothing_broke(case: Case) -> Iterator[str]:
@@ -220,12 +219,11 @@ def no_object_is_hot(case: Case) -> Iterator[str]:
     """C1: about one mutation a second of any one object, over ten seconds."""
     for name, facts in case.mutations.items():
         window: deque[float] = deque()
-        limit = HELD_MUTATIONS if name.startswith("live/held/") else HOT_MUTATIONS
         for fact in facts:
             window.append(fact.at)
             while window[0] < fact.at - HOT_SECONDS:
                 window.popleft()
-            if len(window) > limit:
+            if len(window) > HOT_MUTATIONS:
                 yield f"{name} was changed {len(window)} times in {HOT_SECONDS:g} s"
                 break
 
