@@ -18,6 +18,7 @@ from durable.runtime import cleanup
 from durable.runtime.calls import Call
 from durable.runtime.deciding import Rule, Verdict, tolerance
 from durable.runtime.definitions import WorkflowDefinition
+from durable.runtime.news import News
 from durable.runtime.scopes import Scope, here
 from durable.runtime.turns import strand
 
@@ -54,7 +55,7 @@ class Branches:
         self._label = label
         self._open: dict[int, tuple[Scope, Sequence[str]]] = {}
         self._running = 0
-        self._place = anyio.Event()
+        self._place = News()
         self._decided = False
         self._cancelled: RunCancelled | None = None
         self._failed_cleaning: list[BaseException] = []
@@ -113,7 +114,6 @@ class Branches:
         async with anyio.create_task_group() as tasks:
             for index, (branch, paths) in enumerate(branches):
                 while self._limit is not None and self._running >= self._limit:
-                    self._place = anyio.Event()
                     await self._place.wait()
                 if self._decided or self._cancelled is not None:
                     break
@@ -138,7 +138,7 @@ class Branches:
         finally:
             self._open.pop(index, None)
             self._running -= 1
-            self._place.set()
+            self._place.tell()
             if self._scope is not None:
                 self._scope.execution.moved()
 

@@ -15,6 +15,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from types import TracebackType
 from typing import Any
 
@@ -77,9 +78,6 @@ class Cancelling:
     Args:
         asked: what somebody asked for before this execution began.
         on_asked: called when somebody asks for it later.
-
-    Attributes:
-        stubborn: set when code swallows it over and over.
     """
 
     def __init__(
@@ -90,7 +88,6 @@ class Cancelling:
         on_asked: Callable[[], None],
     ) -> None:
         self.asked = asked
-        self.stubborn = anyio.Event()
         self._expired = False
         self._run_id = ownership.run_id
         self._instance = ownership.instance
@@ -98,6 +95,11 @@ class Cancelling:
         self._open: dict[str, Interrupting] = {}
         self._claimed: Counter[int] = Counter()  # calls that never ran, by strand
         self._on_asked = on_asked
+
+    @cached_property
+    def stubborn(self) -> anyio.Event:
+        """Set when code swallows it over and over."""
+        return anyio.Event()
 
     def ask(self, request: Cancel) -> None:
         """Somebody asked for it: from now on it reaches the calls."""

@@ -114,7 +114,8 @@ def delete_marker(custody: Custody, hints: Sequence[str] = ()) -> None:
         return facts is not None and facts.result is None and not facts.start.tombstone
 
     async def delete() -> None:
-        await map_in(None, delete_hint, hints, HINTS_AT_ONCE)
+        if hints:  # a task group has its price
+            await map_in(None, delete_hint, hints, HINTS_AT_ONCE)
         if not await custody.let_go(has_begun_anew):
             await custody.give_back()
 

@@ -16,6 +16,7 @@ reason one write is under way at a time: a group that follows from a lost one mu
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from typing import Any
 
 import anyio
@@ -63,11 +64,23 @@ class Groups:
         self._spawn = spawn
         self._gathered: list[Step] = []
         self._size = 0.0  # of what has gathered; 1 is enough for a group
-        self._recorded = anyio.Event()  # set once what has gathered is recorded
         self._sending: Group | None = None
-        self._sent = anyio.Event()  # set once that is recorded
-        self._wanted = anyio.Event()  # set once what has gathered is to be written at once
         self._writing = False  # whether the task that writes is there
+
+    @cached_property
+    def _recorded(self) -> anyio.Event:
+        """Set once what has gathered is recorded."""
+        return anyio.Event()
+
+    @cached_property
+    def _sent(self) -> anyio.Event:
+        """Set once what is being sent is recorded."""
+        return anyio.Event()
+
+    @cached_property
+    def _wanted(self) -> anyio.Event:
+        """Set once what has gathered is to be written at once."""
+        return anyio.Event()
 
     def add(self, step: Step) -> None:
         """This outcome, which has its order number, is to be recorded with others."""
@@ -102,8 +115,9 @@ class Groups:
 
     def release(self) -> None:
         """The run is closed: every waiter goes on and finds that out."""
-        self._recorded.set()
-        self._sent.set()
+        if self._gathered or self._sending is not None:  # else nobody waits
+            self._recorded.set()
+            self._sent.set()
 
     async def write_rest(self) -> LateRecord | Stopped | None:
         """For the owner of a run that was closed; why it cannot be written, if it cannot."""

@@ -15,6 +15,7 @@ import msgspec
 
 from durable.errors import StoreError
 from durable.protocol import records
+from durable.runtime.news import News
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.turns import in_task
 from durable.store import Written
@@ -108,7 +109,7 @@ class Keeper:
         self._started = False
         self._wanted: list[Latest] = []
         self._kept: set[Latest] = set()
-        self._news = anyio.Event()
+        self._news = News()
 
     def start(self) -> None:
         """Be ready for what threads want: no task can be started from a bare callback of theirs."""
@@ -121,7 +122,7 @@ class Keeper:
         if latest not in self._kept:
             self._kept.add(latest)
             self._wanted.append(latest)
-            self._news.set()
+            self._news.tell()
         if in_task():
             self.start()
 
@@ -129,7 +130,6 @@ class Keeper:
         async with anyio.create_task_group() as tasks:
             while True:
                 await self._news.wait()
-                self._news = anyio.Event()
                 while self._wanted:
                     tasks.start_soon(self._keep_up, self._wanted.pop())
 

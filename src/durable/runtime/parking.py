@@ -28,6 +28,7 @@ from typing import Any
 import anyio
 
 from durable.runtime.closing import Closing, Parked
+from durable.runtime.news import News
 from durable.runtime.scopes import Scope, Strand
 from durable.runtime.turns import strand, turn
 from durable.runtime.turnstile import TURNS
@@ -89,7 +90,7 @@ class Parking:
         self._moving = 0  # strands and calls that do not stand
         self._standing: dict[int, Standing] = {}  # by the identity of its Wait
         self._watching = False
-        self._changed = anyio.Event()
+        self._changed = News()
         self._changes = 0
 
     def not_beyond(self, time: float) -> None:
@@ -172,14 +173,13 @@ class Parking:
     def changed(self) -> None:
         """Judge anew: something stands, moves, or was looked at."""
         self._changes += 1
-        self._changed.set()
+        self._changed.tell()
         if self._standing and not self._watching:
             self._watching = True
             self._spawn(self._watch)
 
     async def _watch(self) -> None:
         while True:
-            self._changed = anyio.Event()
             changes, since = self._changes, anyio.current_time()
             while self._changes == changes:
                 left = self._left(anyio.current_time() - since)

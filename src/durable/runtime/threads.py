@@ -13,6 +13,7 @@ import anyio
 from durable.errors import RunCancelled
 from durable.runtime import cleanup
 from durable.runtime.gate import Gate
+from durable.runtime.news import News
 from durable.runtime.scopes import Scope, here
 from durable.runtime.threadwatch import Ticket, in_thread, mine
 from durable.runtime.turns import waker
@@ -59,7 +60,7 @@ class Threads:
         self._spawn = spawn
         self._limiter = limiter
         self._asked: deque[_Asked] = deque()
-        self._asking = anyio.Event()
+        self._asking = News()
         self._serving = False
 
     # -- in the event loop ------------------------------------------------------------------------
@@ -87,7 +88,6 @@ class Threads:
         """Start what threads ask for: a task group takes no tasks from a bare callback."""
         while True:
             await self._asking.wait()
-            self._asking = anyio.Event()
             while self._asked:
                 self._spawn(self._asked.popleft().work)
 
@@ -98,7 +98,7 @@ class Threads:
             if asked.ticket is not None:
                 asked.ticket.waits()
             self._asked.append(asked)
-            self._asking.set()
+            self._asking.tell()
 
     # -- in a thread ------------------------------------------------------------------------------
 

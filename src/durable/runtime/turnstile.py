@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import anyio
 
+from durable.runtime.news import News
 from durable.runtime.turns import turn
 
 TURNS = 12  # about 15 us of CPU a hand-over on asyncio
@@ -61,7 +62,7 @@ class Turnstile:
         self._settling: list[anyio.Event] = []
         self._start_dispatcher = start_dispatcher
         self._dispatching = False
-        self._news = anyio.Event()
+        self._news = News()
         self.activity = 0
 
     # -- asking for a turn ------------------------------------------------------------------------
@@ -163,7 +164,6 @@ class Turnstile:
         """Hand over what is due, for ever; the run cancels it at its end."""
         while True:
             await self._news.wait()
-            self._news = anyio.Event()
             while self._pending():
                 await self._rest()
                 if self._passes_over():
@@ -225,7 +225,7 @@ class Turnstile:
 
     def _tell(self) -> None:
         self.concurrent()
-        self._news.set()
+        self._news.tell()
 
     def _leave(self, place: int) -> None:
         self._gone[place] = 1
