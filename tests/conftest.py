@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import virtual_time
 from tests.wall_time import Watch, watching
 
 REQUIRED = frozenset(filter(None, os.environ.get("DURABLE_REQUIRE", "").split(",")))
@@ -100,6 +101,8 @@ def _no_wait_for_time(request: pytest.FixtureRequest, watch: Watch) -> Iterator[
     watch.take()  # what fixtures of others waited for
     yield
     waits = watch.take()
+    if told := virtual_time.refused():
+        pytest.fail("\n".join(told), pytrace=False)
     parts = [part for mark in request.node.iter_markers("requires") for part in mark.args]
     if waits and "gcs-bucket" not in parts:
         pytest.fail("it waits for time (tests/wall_time.py):\n" + "\n".join(waits), pytrace=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import anyio
 
 SECONDS_MAX = 20.0  # of real time, for a fact that never comes
 GLANCE = 0.01  # seconds between two looks
@@ -15,7 +17,20 @@ def until(true: Callable[[], bool], what: str = "it never came true") -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while not true():
         assert time.monotonic() < deadline, what
-        time.sleep(GLANCE)
+        time.sleep(GLANCE)  # real: nothing in this process could tell it
+
+
+async def becomes_true(
+    true: Callable[[], bool | Awaitable[bool]], what: str = "it never came true"
+) -> None:
+    """As `until`, and the event loop goes on meanwhile."""
+    with anyio.move_on_after(SECONDS_MAX):
+        while True:
+            found = true()
+            if found if isinstance(found, bool) else await found:
+                return
+            await anyio.sleep(GLANCE)  # real: nothing in this process could tell it
+    raise AssertionError(what)
 
 
 def is_alive(pid: int) -> bool:

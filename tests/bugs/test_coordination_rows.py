@@ -16,6 +16,7 @@ from durable.runtime import asking
 from durable.testing.virtual import EPOCH
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import Process, World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +56,7 @@ async def limited_body(seconds: float) -> None:
     inside.add(run)
     most[0] = max(most[0], len(inside))
     try:
-        await anyio.sleep(seconds)
+        await virtual_seconds(seconds)
     finally:
         inside.discard(run)
 
@@ -90,14 +91,14 @@ async def test_a_new_schedule_fires_at_its_first_time_and_once(daily: str) -> No
     async with world() as w:
         due = moments.seconds("2023-11-15T08:00:00.000Z")
         assert due > EPOCH
-        await anyio.sleep(due - 19 - w.store.now())
+        await virtual_seconds(due - 19 - w.store.now())
         for pause in (3, 4, 4):
             process = await w.process(serves=lambda name: name == daily)
-            await anyio.sleep(pause)
+            await virtual_seconds(pause)
             process.kill()
         assert bodies == []
         await w.process(serves=lambda name: name == daily)
-        await anyio.sleep(120)
+        await virtual_seconds(120)
 
         assert bodies == [ticks.run_id(daily, due)]
 
@@ -145,9 +146,9 @@ async def test_racing_workers_never_exceed_the_limit() -> None:
 
         async def stumble(process: Process) -> None:
             while True:
-                await anyio.sleep(chance.uniform(1, 20))
+                await virtual_seconds(chance.uniform(1, 20))
                 process.pause()
-                await anyio.sleep(chance.uniform(0.1, 6))
+                await virtual_seconds(chance.uniform(0.1, 6))
                 process.wake()
 
         async with anyio.create_task_group() as tasks:

@@ -12,6 +12,7 @@ from durable import step, workflow
 from durable.protocol import names
 from durable.store.memory import Call
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
 
@@ -33,7 +34,7 @@ def anyio_backend() -> Any:
 async def ends(number: int) -> int:
     fails = broken
     bodies[number] += 1
-    await anyio.sleep(3)
+    await virtual_seconds(3)
     if fails:
         raise LookupError("nothing there")
     return number
@@ -70,7 +71,7 @@ async def test_b92_told_to_end_right_after_the_outcome() -> None:
         await w.process()
 
         assert await w.result("r") == 0
-        await anyio.sleep(120)
+        await virtual_seconds(120)
         # Whoever clears the marker away may try the history's name again, and is refused.
         assert len(set(outcomes(w))) == 2, outcomes(w)
         assert await w.result("r") == 0
@@ -91,7 +92,7 @@ async def test_b92_a_zombie_that_succeeds_after_the_run_has_failed() -> None:
         before = outcomes(w)
 
         zombie.wake()
-        await anyio.sleep(300)
+        await virtual_seconds(300)
         assert await w.result("r") == "nothing there"
         assert outcomes(w) == before
         facts = await w.facts("r")
@@ -108,10 +109,10 @@ async def test_b94_awake_for_ten_seconds_of_every_minute(workers: int) -> None:
 
         async def freeze() -> None:
             while True:
-                await anyio.sleep(10)
+                await virtual_seconds(10)
                 for process in processes:
                     process.pause()
-                await anyio.sleep(50)
+                await virtual_seconds(50)
                 for process in processes:
                     process.wake()
 

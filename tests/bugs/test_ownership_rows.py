@@ -20,6 +20,7 @@ from durable.store.memory import Call, Fault
 from durable.testing import crash_at_every_call, environment
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +43,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @step(name="bug-owned")
 async def owned(text: str, seconds: float) -> str:
     bodies[text] += 1
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return text
 
 
@@ -108,7 +109,7 @@ async def test_b04_of_two_with_the_same_old_list_one_takes() -> None:
         await w.process()
         await w.until(lambda: bodies["a"] == 1)
         late = await w.process()
-        await anyio.sleep(5)
+        await virtual_seconds(5)
 
         assert not await late.worker._holdings.take(stale)
         assert await w.result("r") == "a"
@@ -196,7 +197,7 @@ async def test_b18_the_epoch_fences_an_outside_system() -> None:
     async def outside() -> int:
         epoch = current().epoch
         with anyio.CancelScope(shield=True):  # as a thread that nobody can stop
-            await anyio.sleep(60)
+            await virtual_seconds(60)
         (writes if epoch >= max(seen, default=0) else refused).append(epoch)
         return epoch
 
@@ -236,7 +237,7 @@ async def test_b23_a_crash_is_healed_within_the_ttl_whatever_the_step_may_take()
         first = await w.process()
         await w.start("r", takes_hours)
         await w.until(lambda: bodies["hours"] == 1)
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         first.kill()
         died = w.store.now()
         await w.process()

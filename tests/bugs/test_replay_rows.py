@@ -8,13 +8,13 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import anyio
 import pytest
 
 import durable
 from durable import current, step, workflow
 from durable.errors import NeedsAttention, NotInWorkflow, NotRecorded, RunFailed
 from durable.testing import crash_at_every_call, environment
+from tests.virtual_time import virtual_seconds
 
 BIG = 200_000  # characters; far beyond what a list carries
 
@@ -32,7 +32,7 @@ def _as_new() -> None:
 
 @step(name="bug-tag")
 async def tag(text: str) -> str:
-    await anyio.sleep(latencies.get(text, 0.0))
+    await virtual_seconds(latencies.get(text, 0.0))
     return f"<{text}>"
 
 
@@ -54,7 +54,7 @@ async def nested(lists: list[list[int]]) -> int:
 @step(name="bug-slow-once", attempts=2, timeout="10s")
 async def slow_once(text: str) -> str:
     if current().attempt == 1:
-        await anyio.sleep(3600)
+        await virtual_seconds(3600)
     return text
 
 

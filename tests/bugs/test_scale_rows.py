@@ -21,6 +21,7 @@ from durable.store.memory import Call, Fault, MemoryBackend
 from durable.testing.virtual import virtual_bucket, virtual_system
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +40,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @step(name="scale-row rest")
 async def rest(seconds: float) -> None:
     bodies["rest"] += 1
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
 
 
 @workflow(name="scale-row resting")
@@ -144,9 +145,9 @@ async def test_b38_a_thousand_runs_rewrite_one_object(anyio_backend: Any) -> Non
         for _ in range(1000):
             tasks.start_soon(client.run, resting, 2 * DAY)
         while bodies["rest"] < 1000:
-            await anyio.sleep(1)
+            await virtual_seconds(1)
         before = len(bucket.log)
-        await anyio.sleep(DAY)
+        await virtual_seconds(DAY)
         asked = bucket.log[before:]
         tasks.cancel_scope.cancel()
 
@@ -168,9 +169,9 @@ async def test_b38_ten_thousand_sleeping_runs_cost_nothing() -> None:
     async with world() as w:
         w.bucket = crowd.bucket
         await w.process()
-        await anyio.sleep(600)
+        await virtual_seconds(600)
         before = len(w.bucket.log)
-        await anyio.sleep(3600)
+        await virtual_seconds(3600)
         asked = w.bucket.log[before:]
 
     written = [name for verb, name in asked if verb not in {"read", "list"}]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import anyio
 import pytest
 
 import durable
@@ -13,6 +12,7 @@ from durable import Retry, step, workflow
 from durable.client import reading
 from durable.system import always_park
 from tests.runtime.world import DiesAt, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
 
@@ -37,7 +37,7 @@ def began() -> int:
 @step(name="bug-three attempts", retry=Retry(attempts=3, first=5, factor=1, jitter=False))
 async def three_attempts() -> None:
     attempt = began()
-    await anyio.sleep(2)
+    await virtual_seconds(2)
     durable.publish("item", attempt)
     raise ConnectionError(f"attempt {attempt}")
 
@@ -95,7 +95,7 @@ async def test_b91_an_end_between_two_attempts_records_nothing() -> None:
 @step(name="bug-ten leases", timeout="1h")
 async def ten_leases() -> str:
     began()
-    await anyio.sleep(10 * TTL)
+    await virtual_seconds(10 * TTL)
     return "done"
 
 

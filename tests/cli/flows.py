@@ -23,7 +23,7 @@ async def gate(name: str) -> str:
     """Tells that it has begun, then waits for a file of that name in the working folder."""
     print(f"gate {name}", flush=True)
     while not Path(name).exists():  # noqa: ASYNC240  # the file is another process's
-        await anyio.sleep(0.01)
+        await anyio.sleep(0.01)  # real: the pace of looking for a file
     return name
 
 

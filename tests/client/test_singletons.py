@@ -14,6 +14,7 @@ from durable.runtime.identity import Options
 from durable.runtime.worker import Worker
 from durable.store import Store
 from durable.store.memory import Bucket
+from tests.facts import becomes_true
 
 pytestmark = pytest.mark.anyio
 
@@ -124,6 +125,10 @@ async def test_queued_runs_of_clients_go_on_without_a_worker(store: Store) -> No
         async with Client(store) as client:
             results.append(await client.run(QUEUE.options(id=name), name))
 
+    async def b_is_parked() -> bool:
+        async with Client(store) as client:
+            return await (await client.get("b")).status() == "parked"
+
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run, "a")
         await event("a inside").wait()
@@ -132,9 +137,8 @@ async def test_queued_runs_of_clients_go_on_without_a_worker(store: Store) -> No
             await event("b inside").wait()
         assert not event("b inside").is_set()
         async with Client(store) as client:
-            with anyio.fail_after(20):
-                while (status := await (await client.get("b")).status()) != "parked":
-                    await anyio.sleep(0.05)
+            await becomes_true(b_is_parked)
+            status = await (await client.get("b")).status()
             assert status.reason == "for lock 'one', which run 'a' holds"
         event("a open").set()
         event("b open").set()

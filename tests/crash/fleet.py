@@ -145,7 +145,7 @@ class Fleet:
         """Look at the leases for ever."""
         while True:
             self.look()
-            await anyio.sleep(GLANCE)
+            await anyio.sleep(GLANCE)  # real: the pace of looking
 
     async def ended(self, process: Process, within: float) -> bool:
         """Wait for a process that ends by itself."""
@@ -164,7 +164,7 @@ async def until(fact: Callable[[], bool], within: float) -> bool:
     """Wait for a fact that other processes bring about; False: it did not come in time."""
     with anyio.move_on_after(within):
         while not fact():  # nothing in this process could set an event
-            await anyio.sleep(GLANCE)
+            await anyio.sleep(GLANCE)  # real: the pace of looking
         return True
     return False
 

@@ -78,7 +78,7 @@ class Harness:
                 run = f"{kind}/{number}"  # a slash, so that ids must be encoded
                 self.story.started[run] = (kind, width)
                 await client.start(getattr(workflows, kind).options(id=run), width)
-            await anyio.sleep(GLANCE)
+            await anyio.sleep(GLANCE)  # real: the pace of looking
 
     # -- harm -------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Harness:
         until = self.fleet.now() + 60 * self.minutes
         async with anyio.create_task_group() as zombies:
             while plan or self.fleet.now() < until:
-                await anyio.sleep(self.chance.uniform(*GAP))
+                await anyio.sleep(self.chance.uniform(*GAP))  # real: workers get on
                 if not plan:
                     plan = self._plan()
                 # Somebody must be left to take over from those that are stopped.
@@ -156,7 +156,7 @@ class Harness:
                         return
                     self.fleet.wake(victim)
                     del victim.stops[-1], victim.wakes[-1]  # nothing to take over: no zombie
-                await anyio.sleep(GLANCE)
+                await anyio.sleep(GLANCE)  # real: the pace of looking
         self.story.troubles.append("no worker held a run that could have been taken over")
 
     async def _wake_after_takeover(self, zombie: Process, held: dict[str, str]) -> None:

@@ -83,7 +83,7 @@ class HttpStore(Reader):
                     return found
                 if answer.status != 429 and answer.status < 500:
                     raise AssertionError(f"{method} {path}: {answer.status} {found!r}")
-            time.sleep(AGAIN)
+            time.sleep(AGAIN)  # real: the server is being restarted
         raise Unanswered(f"{method} {path} was not answered for {PATIENCE:g} s")
 
     def _connect(self) -> http.client.HTTPConnection:

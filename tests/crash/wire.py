@@ -49,7 +49,7 @@ class WireFaults:
             kinds = list(KINDS)
             self._chance.shuffle(kinds)
             for kind in kinds:
-                await anyio.sleep(self._chance.uniform(*GAP))
+                await anyio.sleep(self._chance.uniform(*GAP))  # real: workers get on
                 if kind == RESTARTED:
                     self._ask("POST", OUTAGE, {"seconds": OUTAGE_SECONDS})
                     self._struck[RESTARTED] += 1

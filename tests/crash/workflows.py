@@ -129,14 +129,14 @@ def _pause() -> float:
 @step(retry=QUICK)
 async def work(slot: str, size: int = 0) -> Stamp:
     body = Body(slot)
-    await anyio.sleep(_pause())
+    await anyio.sleep(_pause())  # real: it is killed meanwhile
     return body.ends(size)
 
 
 @step(retry=QUICK)
 def toil(slot: str, size: int = 0) -> Stamp:
     body = Body(slot)
-    time.sleep(_pause())
+    time.sleep(_pause())  # real: it is killed meanwhile
     return body.ends(size)
 
 
@@ -144,7 +144,7 @@ def toil(slot: str, size: int = 0) -> Stamp:
 async def flaky(slot: str, failures: int) -> Stamp:
     """Succeeds after so many failed attempts."""
     body = Body(slot)
-    await anyio.sleep(_pause())
+    await anyio.sleep(_pause())  # real: it is killed meanwhile
     if current().attempt <= failures:
         raise body.fails()
     return body.ends()
@@ -154,7 +154,7 @@ async def flaky(slot: str, failures: int) -> Stamp:
 async def hopeless(slot: str) -> Stamp:
     """Fails at each of its attempts."""
     body = Body(slot)
-    await anyio.sleep(_pause())
+    await anyio.sleep(_pause())  # real: it is killed meanwhile
     raise body.fails(ValueError)
 
 

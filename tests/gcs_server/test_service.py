@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import anyio
 import pytest
 
 from durable.store.memory import Bucket, MemoryBackend
@@ -138,7 +139,7 @@ def test_a_connection_made_while_it_stops_is_closed(turns: int) -> None:
         async with serve({"bucket": Bucket()}) as url:
             made = [socket.create_connection(("127.0.0.1", _port(url)), 5) for _ in range(3)]
             for _ in range(turns):
-                await asyncio.sleep(0)
+                await anyio.lowlevel.checkpoint()
         for each in made:
             with each, suppress(ConnectionResetError):
                 assert each.recv(1) == b""

@@ -60,7 +60,7 @@ class PatientBackend(GcsBackend):
             except StoreUnavailable as e:
                 if " with 429" not in e.message:
                     raise
-            await anyio.sleep(self._system.uniform(0, 2 * PAUSE))
+            await anyio.sleep(self._system.uniform(0, 2 * PAUSE))  # real: so is the bucket
 
 
 class TestGcs(StoreConformance):

@@ -20,6 +20,7 @@ from durable.store.memory import MemoryBackend
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
+from tests.facts import becomes_true  # noqa: E402  # as below
 from tests.golden import flows  # noqa: E402  # the project is on the path only now
 
 
@@ -140,9 +141,11 @@ async def _park(store: Store) -> None:
 
 
 async def _stands(handle: Handle[Any]) -> None:
-    with anyio.fail_after(20):
-        while (status := await handle.status()) != "parked" and "in line" not in status.reason:
-            await anyio.sleep(0.01)
+    async def stands() -> bool:
+        status = await handle.status()
+        return status == "parked" or "in line" in status.reason
+
+    await becomes_true(stands)
 
 
 async def _write(store: Store, run: str, file: Path) -> None:

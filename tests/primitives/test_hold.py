@@ -20,6 +20,7 @@ from tests.facts import until
 from tests.primitives.world import HOUR, World, lease
 from tests.runtime.by_hand import ClockByHand
 from tests.runtime.clocks import BACKENDS, virtual
+from tests.virtual_time import virtual_seconds
 
 TTL = 20.0
 
@@ -35,7 +36,7 @@ async def test_the_block_has_the_lease_and_gives_it_back(world: World) -> None:
     """Held inside, free after it, the state left behind."""
     async with world.process() as a, world.process() as b:
         async with a.client.hold("job", ttl=TTL, label="a") as held:
-            await anyio.sleep(HOUR)
+            await virtual_seconds(HOUR)
             assert held.held
             assert isinstance(await b.client.lease("job"), Taken)
             await held.update_state({"n": 1})
@@ -72,7 +73,7 @@ async def test_waiting_gets_it_when_it_is_free(world: World) -> None:
         mine = await lease(a)
 
         async def later() -> None:
-            await anyio.sleep(30)
+            await virtual_seconds(30)
             await mine.release()
 
         async with anyio.create_task_group() as tasks:
@@ -114,7 +115,7 @@ async def test_its_loss_cancels_the_block(world: World) -> None:
             async with a.client.hold("job", ttl=TTL) as held:
                 a.cut_off()
                 try:
-                    await anyio.sleep(HOUR)
+                    await virtual_seconds(HOUR)
                 finally:
                     seen.extend([anyio.current_time(), held.held])
                     with anyio.CancelScope(shield=True):
@@ -128,7 +129,7 @@ async def test_its_loss_cancels_the_block(world: World) -> None:
         assert not still_held
         assert isinstance(rival, Taken)
         a.fault = lambda call: None
-        await anyio.sleep(TTL)
+        await virtual_seconds(TTL)
         assert (await lease(b)).epoch == 2
 
 
@@ -142,7 +143,7 @@ async def test_a_block_that_ends_after_the_loss_is_told(world: World) -> None:
                 assert stored is not None
                 world.bucket.delete("leases/job", stored.generation)
                 with anyio.CancelScope(shield=True):
-                    await anyio.sleep(60)
+                    await virtual_seconds(60)
 
         with pytest.raises(LeaseLost):
             await block()
@@ -156,7 +157,7 @@ async def test_a_block_that_fails_after_the_loss_is_told_both(world: World) -> N
             async with a.client.hold("job", ttl=TTL):
                 a.cut_off()
                 try:
-                    await anyio.sleep(HOUR)
+                    await virtual_seconds(HOUR)
                 finally:
                     raise ValueError("half written")
 
@@ -179,7 +180,7 @@ async def test_a_cancelled_block_gives_the_lease_back(world: World) -> None:
     async with world.process() as a, world.process() as b:
         with anyio.move_on_after(5) as scope:
             async with a.client.hold("job", ttl=TTL):
-                await anyio.sleep(HOUR)
+                await virtual_seconds(HOUR)
         assert scope.cancelled_caught
         assert (await lease(b)).epoch == 2
 
@@ -189,7 +190,7 @@ async def test_a_cancelled_client_gives_the_lease_back(world: World) -> None:
     async with world.process() as b:
         with anyio.move_on_after(5):
             async with world.process() as a, a.client.hold("job", ttl=TTL):
-                await anyio.sleep(HOUR)
+                await virtual_seconds(HOUR)
         assert (await lease(b)).epoch == 2
 
 
@@ -200,7 +201,7 @@ async def test_a_block_cannot_hang_on_a_dead_store(world: World) -> None:
         with anyio.move_on_after(5):
             async with a.client.hold("job", ttl=TTL):
                 a.cut_off()
-                await anyio.sleep(HOUR)
+                await virtual_seconds(HOUR)
         assert anyio.current_time() - began < 10
 
 
@@ -209,7 +210,7 @@ async def test_a_block_may_release_it_itself(world: World) -> None:
     async with world.process() as a, world.process() as b:
         async with a.client.hold("job") as held:
             await held.release({"done": True})
-            await anyio.sleep(60)
+            await virtual_seconds(60)
         assert (await lease(b)).state == {"done": True}
 
 
@@ -227,7 +228,7 @@ async def test_a_store_that_is_slow_to_answer_costs_nothing(world: World) -> Non
     async with world.process() as a:
         a.fault = lambda call: Fault("slow_reply", seconds=2)
         async with a.client.hold("job", ttl=TTL) as held:
-            await anyio.sleep(200)
+            await virtual_seconds(200)
             assert held.held
 
 
@@ -254,7 +255,7 @@ async def test_loss_cancels_on_real_clocks(client: Client) -> None:
             assert stored is not None
             assert await client.store.delete("leases/job", stored.generation)
             tasks.start_soon(_renew, held)
-            await anyio.sleep(60)
+            await anyio.sleep_forever()
 
     with anyio.fail_after(10):
         with pytest.raises(LeaseLost, match="deleted"):
@@ -266,7 +267,7 @@ async def _renew(held: Any) -> None:
     try:
         await held.renew()
     except LeaseLost:
-        await anyio.sleep(60)  # the block is cancelled by the loss, not by this error
+        await anyio.sleep_forever()  # the block is cancelled by the loss, not by this error
 
 
 # -- a body that blocks its event loop -------------------------------------------------------------

@@ -23,6 +23,7 @@ from durable.protocol.primitives import KEEP
 from durable.store.memory import Bucket, Call, Fault
 from tests.primitives.world import HOUR, Process, World, lease, once
 from tests.runtime.clocks import BACKENDS, virtual
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +70,7 @@ async def test_it_is_renewed_in_the_background(world: World) -> None:
         before = world.writes()
         with anyio.move_on_after(HOUR):
             while True:
-                await anyio.sleep(10)
+                await virtual_seconds(10)
                 assert mine.held
                 assert not await b.client.lease("job")
 
@@ -81,10 +82,10 @@ async def test_the_lease_of_the_dead_is_taken_after_ttl_and_margin(world: World)
     async with world.process() as a, world.process() as b:
         mine = await lease(a, ttl=TTL)
         a.cut_off()
-        await anyio.sleep(TTL + MARGIN - 0.1)
+        await virtual_seconds(TTL + MARGIN - 0.1)
         early = await b.client.lease("job")
         entry = await b.client.leases.get("job")
-        await anyio.sleep(0.2)
+        await virtual_seconds(0.2)
         late = await lease(b)
 
         assert isinstance(early, Taken)
@@ -104,7 +105,7 @@ async def test_trust_ends_before_others_may_take_it(world: World) -> None:
             while not other:
                 other = await b.client.lease("job", ttl=TTL)
                 assert not (other and mine.held)
-                await anyio.sleep(0.25)
+                await virtual_seconds(0.25)
         assert mine.lost
 
 
@@ -113,9 +114,9 @@ async def test_the_stored_ttl_decides(world: World) -> None:
     async with world.process() as a, world.process() as b:
         await lease(a, ttl=120.0)
         a.cut_off()
-        await anyio.sleep(130)
+        await virtual_seconds(130)
         early = await b.client.lease("job", ttl=12.0)
-        await anyio.sleep(3)
+        await virtual_seconds(3)
 
         assert isinstance(early, Taken)
         assert await b.client.lease("job", ttl=12.0)
@@ -140,7 +141,7 @@ async def test_of_many_that_want_it_one_gets_it(world: World) -> None:
         first = await all_at_once(processes)
         for process in processes:
             process.client._holder.close()
-        await anyio.sleep(TTL + MARGIN + 0.1)
+        await virtual_seconds(TTL + MARGIN + 0.1)
         second = await all_at_once(processes)
 
         assert (first, second) == ([1], [2])
@@ -159,7 +160,7 @@ async def test_epochs_rise_over_release_expiry_and_attach(world: World) -> None:
         held = await a.client.leases.attach("job", token)
         epochs.append(held.epoch)
         a.client._holder.close()
-        await anyio.sleep(30)
+        await virtual_seconds(30)
         epochs.append((await lease(a)).epoch)
 
     assert epochs == [1, 2, 3, 4, 5]
@@ -182,7 +183,7 @@ async def test_a_lost_lease_writes_nothing_more(world: World) -> None:
     async with world.process() as a, world.process() as b:
         mine = await lease(a, ttl=TTL)
         a.cut_off()
-        await anyio.sleep(30)
+        await virtual_seconds(30)
         theirs = await lease(b, state_fn=lambda old: {"by": "b"})
         a.fault = lambda call: None
         before = world.record("job")
@@ -202,7 +203,7 @@ async def test_a_machine_that_slept_goes_on_if_nobody_took_it(world: World) -> N
         a.slept += 100
         a.fault = once("replace", Fault("slow_reply", seconds=1))
         asleep = mine.held
-        await anyio.sleep(5)
+        await virtual_seconds(5)
 
         assert not asleep
         assert mine.held
@@ -221,10 +222,10 @@ async def test_a_machine_that_slept_has_lost_it_if_somebody_took_it(world: World
             return await type(real).replace(real, *args)  # type: ignore[arg-type]  # arguments are passed on
 
         real.replace = asleep  # type: ignore[method-assign,assignment]  # this store sleeps in its calls
-        await anyio.sleep(23)
+        await virtual_seconds(23)
         theirs = await lease(b)
         awake.set()
-        await anyio.sleep(5)
+        await virtual_seconds(5)
 
         assert mine.lost
         assert not mine.held
@@ -247,9 +248,9 @@ async def test_a_store_that_refuses_loses_it_at_the_deadline(world: World) -> No
     async with world.process() as a:
         mine = await lease(a, ttl=TTL)
         a.fault = lambda call: Fault("refused") if call.verb == "replace" else None
-        await anyio.sleep(17)
+        await virtual_seconds(17)
         held = mine.held
-        await anyio.sleep(2)
+        await virtual_seconds(2)
 
         assert held
         assert "told to refuse" in mine.lost
@@ -260,9 +261,9 @@ async def test_a_short_outage_loses_nothing(world: World) -> None:
     async with world.process() as a:
         mine = await lease(a, ttl=TTL)
         a.cut_off()
-        await anyio.sleep(10)
+        await virtual_seconds(10)
         a.fault = lambda call: None
-        await anyio.sleep(60)
+        await virtual_seconds(60)
 
         assert mine.held
         assert mine.epoch == 1
@@ -280,7 +281,7 @@ async def test_an_acquisition_recognises_itself(world: World, verb: Any, kind: A
             await (await lease(a)).release()
         a.fault = once(verb, Fault(kind))
         mine = await lease(a, ttl=TTL)
-        await anyio.sleep(60)
+        await virtual_seconds(60)
 
         assert mine.held
         assert mine.epoch == (2 if verb == "replace" else 1)
@@ -313,7 +314,7 @@ async def test_a_release_recognises_itself(world: World, kind: Any) -> None:
             with anyio.fail_after(60):
                 while not got:
                     got = await b.client.lease("job")
-                    await anyio.sleep(0.01)
+                    await virtual_seconds(0.01)
 
         assert got.epoch == 2
         assert got.state == {"done": True}
@@ -351,7 +352,7 @@ async def test_no_answer_to_an_acquisition_is_an_error(world: World) -> None:
         with pytest.raises(StoreUnavailable):
             await a.client.lease("job", ttl=TTL)
         taken = await b.client.lease("job")
-        await anyio.sleep(TTL + MARGIN + 1)
+        await virtual_seconds(TTL + MARGIN + 1)
 
         assert isinstance(taken, Taken)
         assert await b.client.lease("job")
@@ -385,12 +386,12 @@ async def test_trust_counts_from_the_first_sending(world: World) -> None:
         a.fault = lambda call: Fault("reply_lost") if call.verb == "replace" else Fault("unsent")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mine.renew)
-            await anyio.sleep(1.5)
+            await virtual_seconds(1.5)
             sent = anyio.current_time()
-            await anyio.sleep(8)
+            await virtual_seconds(8)
             a.fault = lambda call: None
         known = anyio.current_time()
-        await anyio.sleep(sent + TTL - MARGIN - known)
+        await virtual_seconds(sent + TTL - MARGIN - known)
 
         assert known - sent > 5
         assert not mine.held
@@ -471,16 +472,16 @@ async def test_each_update_renews(world: World) -> None:
     async with world.process() as a, world.process() as b:
         mine = await lease(a, ttl=TTL, renew=False)
         for number in range(5):
-            await anyio.sleep(15)
+            await virtual_seconds(15)
             await mine.update_state(number)
             assert mine.held
-        await anyio.sleep(17.9)
+        await virtual_seconds(17.9)
         assert mine.held
-        await anyio.sleep(0.2)
+        await virtual_seconds(0.2)
         assert not mine.held
         await mine.renew()  # late, but nobody has taken it
         assert mine.held
-        await anyio.sleep(23)
+        await virtual_seconds(23)
         assert (await lease(b)).epoch == 2
         with pytest.raises(LeaseLost, match="somebody else has it"):
             await mine.renew()
@@ -493,7 +494,7 @@ async def test_writes_are_gathered_to_one_a_second(world: World) -> None:
         before, waits = world.writes(), []
 
         async def one(number: int) -> None:
-            await anyio.sleep(number / 10)
+            await virtual_seconds(number / 10)
             waits.append(await seconds(lambda: mine.change_state(lambda n: (n or 0) + 1)))
 
         async with anyio.create_task_group() as tasks:
@@ -519,7 +520,7 @@ async def test_no_two_writes_within_a_second(world: World) -> None:
         mine = await lease(a, ttl=12.0)
         for number in range(30):
             await mine.update_state({"n": number})
-            await anyio.sleep(0.3 * (number % 4))
+            await virtual_seconds(0.3 * (number % 4))
         await mine.release({"n": -1})
 
     gaps = [after - before for before, after in itertools.pairwise(times)]
@@ -576,12 +577,12 @@ async def test_a_caller_that_waits_learns_of_the_end(world: World) -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
-            await anyio.sleep(1.5)
+            await virtual_seconds(1.5)
             a.fault = lambda call: Fault("delayed", seconds=5)
             tasks.start_soon(wait)
-            await anyio.sleep(2)
+            await virtual_seconds(2)
             tasks.start_soon(wait)
-            await anyio.sleep(1)
+            await virtual_seconds(1)
             a.client._holder.close()
 
         assert len(waited) == 2
@@ -608,11 +609,11 @@ async def test_the_holder_absorbs_what_others_write(world: World) -> None:
     async with world.process() as a, world.process() as b:
         mine = await lease(a, ttl=TTL, state_fn=lambda old: {"step": 0})
         written = await b.client.leases.cooperative_write("job", flag)
-        await anyio.sleep(TTL / 3 + 0.1)
+        await virtual_seconds(TTL / 3 + 0.1)
         seen = mine.state
         for step in (1, 2, 3):
             await mine.update_state({"step": step})
-            await anyio.sleep(TTL)
+            await virtual_seconds(TTL)
 
         assert written == {"step": 0, "cancel": True}
         assert seen == {"step": 0, "cancel": True}
@@ -637,7 +638,7 @@ async def test_neither_side_loses_a_write(world: World) -> None:
     async def write(process: Process, name: str) -> None:
         for _ in range(20):
             await process.client.leases.cooperative_write("job", add(name))
-            await anyio.sleep(0.7)
+            await virtual_seconds(0.7)
 
     async with contextlib.AsyncExitStack() as stack:
         a, *others = [await stack.enter_async_context(world.process()) for _ in range(4)]
@@ -668,7 +669,7 @@ async def test_an_ambiguous_renewal_and_a_foreign_write(world: World, kind: Any)
         a.fault = then_flag
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mine.update_state, {"step": 1})
-            await anyio.sleep(1.0)
+            await virtual_seconds(1.0)
             await b.client.leases.cooperative_write("job", flag)
         await mine.renew()
 
@@ -681,11 +682,11 @@ async def test_a_foreign_write_recognises_itself_under_the_holders(world: World)
     """Its answer was lost and the holder wrote on top: it is not made a second time."""
     async with world.process() as a, world.process() as b:
         mine = await lease(a)
-        await anyio.sleep(2)
+        await virtual_seconds(2)
         b.fault = _unanswered_from_the_first_write()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(b.client.leases.cooperative_write, "job", add("asked"))
-            await anyio.sleep(1)
+            await virtual_seconds(1)
             for _ in range(3):
                 await mine.renew()
             b.fault = lambda call: None
@@ -714,10 +715,10 @@ async def test_a_foreign_write_keeps_no_dead_holder_alive(world: World) -> None:
         await lease(a, ttl=TTL)
         a.cut_off()
         for _ in range(5):
-            await anyio.sleep(4)
+            await virtual_seconds(4)
             await b.client.leases.cooperative_write("job", flag)
         entry = await lease_entry(b)
-        await anyio.sleep(2.1)
+        await virtual_seconds(2.1)
 
         assert entry.age == pytest.approx(20)
         taken = await lease(b)
@@ -781,7 +782,7 @@ async def test_another_process_goes_on_under_the_same_epoch(world: World) -> Non
         holder = mine.holder
         token = await mine.hand_over()
         theirs = await b.client.leases.attach("job", token)
-        await anyio.sleep(60)
+        await virtual_seconds(60)
 
         assert (theirs.epoch, theirs.holder, theirs.label) == (1, holder, "a")
         assert theirs.state == {"step": 1}
@@ -814,7 +815,7 @@ async def test_attaching_late_is_fine_if_nobody_took_it(world: World) -> None:
     """The holder is whoever has the token, until somebody else is."""
     async with world.process() as a, world.process() as b:
         token = await (await lease(a, ttl=TTL)).hand_over()
-        await anyio.sleep(100)
+        await virtual_seconds(100)
         theirs = await b.client.leases.attach("job", token)
         assert theirs.held
         assert theirs.epoch == 1
@@ -827,7 +828,7 @@ async def test_attaching_recognises_itself(world: World, kind: Any) -> None:
         token = await (await lease(a)).hand_over()
         b.fault = once("replace", Fault(kind))
         theirs = await b.client.leases.attach("job", token)
-        await anyio.sleep(60)
+        await virtual_seconds(60)
         assert theirs.held
 
 
@@ -842,7 +843,7 @@ async def test_get_and_list_show_holders(world: World) -> None:
         dead = await lease(b, "q/dead", ttl=12.0)
         await lease(a, "other")
         b.client._holder.close()
-        await anyio.sleep(15)
+        await virtual_seconds(15)
 
         assert await a.client.leases.get("nothing") is None
         found = {entry.key: entry async for entry in a.client.leases.list("q/")}
@@ -877,7 +878,7 @@ async def test_a_shorter_lease_for_tests(world: World) -> None:
     async with world.process() as a, world.process() as b:
         await lease(a, ttl=Terms.tight(3.0, 0.5))
         a.cut_off()
-        await anyio.sleep(3.6)
+        await virtual_seconds(3.6)
         assert await b.client.lease("job")
 
 
@@ -900,7 +901,7 @@ async def test_a_closed_client_holds_nothing(world: World) -> None:
         with pytest.raises(LeaseLost):
             await mine.renew()
         assert isinstance(await b.client.lease("job"), Taken)
-        await anyio.sleep(TTL + MARGIN + 0.1)
+        await virtual_seconds(TTL + MARGIN + 0.1)
         assert await b.client.lease("job")
 
 

@@ -41,6 +41,7 @@ from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Store, Written
 from durable.store.memory import Bucket, MemoryBackend
 from durable.system import System
+from tests.virtual_time import virtual_seconds
 
 RUN = "run"
 OWNERS_MAX = 40  # of one line; more means that it makes no progress
@@ -119,7 +120,7 @@ class CrashingBackend(MemoryBackend):
 
     async def _latency(self) -> None:
         if self.chance.random() < 0.15:
-            await anyio.sleep(self.chance.uniform(0, 1))
+            await virtual_seconds(self.chance.uniform(0, 1))
         for _ in range(self.chance.choice([0, 1, 2, 3, 5, 9, 20])):
             await anyio.lowlevel.checkpoint()
 
@@ -348,7 +349,7 @@ class Line:
         self._check_law()
 
     async def _cancel(self, after: float) -> None:
-        await anyio.sleep(after)
+        await virtual_seconds(after)
         asked = Cancel("cancel", anyio.current_time())
         self.bucket.create(names.cancel(RUN, "i"), records.encode(asked), {}, True)
         if self._executing is not None:
@@ -440,7 +441,7 @@ class Line:
     ) -> Observed:
         async def pass_time() -> None:
             if chance.random() < 0.5:
-                await anyio.sleep(chance.uniform(0, 4))
+                await virtual_seconds(chance.uniform(0, 4))
             for _ in range(chance.choice([0, 0, 1, 2, 3, 7, 15])):
                 await anyio.lowlevel.checkpoint()
 

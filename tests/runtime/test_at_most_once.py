@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import anyio
 import pytest
 
 import durable
@@ -19,6 +18,7 @@ from durable.store.memory import Call
 from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import INSTANCE, RUN, Run, a_step, a_workflow, error_of, value_of
 from tests.runtime.world import DiesAt, World, world
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -41,7 +41,7 @@ def count() -> int:
 async def pay() -> str:
     if count() == 1:
         raise ConnectionError("declined")
-    await anyio.sleep(1)
+    await virtual_seconds(1)
     return "paid"
 
 

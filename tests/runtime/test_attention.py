@@ -9,7 +9,6 @@ import dataclasses
 import types
 from typing import Any
 
-import anyio
 import pytest
 
 import durable
@@ -18,6 +17,7 @@ from durable.decorators import workflows
 from durable.runtime.definitions import WorkflowDefinition
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import DiesAt, World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -143,7 +143,7 @@ async def test_b62_a_new_field_without_default_parks_the_run(place: str) -> None
         assert hint.hint.startswith("give the new field a default")
         if place == "receipt":
             assert (hint.recorded, hint.asked) == ('{"total":7}', "Receipt")
-        await anyio.sleep(300)
+        await virtual_seconds(300)
         assert hint == await w.attention("r")
         bad.worker.stop()
         await bad.gone.wait()
@@ -190,7 +190,7 @@ async def test_it_is_never_tried_again_by_the_same_code() -> None:
         before = w.hints("runs/")
 
         await w.process(code=deployed(**MOVED), version=f"v{deployments.number}")
-        await anyio.sleep(600)
+        await virtual_seconds(600)
 
         assert w.hints("runs/") == before
         assert w.hints("attention/")

@@ -14,6 +14,7 @@ from durable.errors import StepFailed
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import Run, a_step, a_workflow, recorded, value_of
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -128,7 +129,7 @@ def test_body_that_awaits_something_cancelled() -> None:
 
     @a_step
     async def clumsy() -> None:
-        task = asyncio.create_task(asyncio.sleep(10))
+        task = asyncio.create_task(virtual_seconds(10))
         task.cancel()
         await task
 
@@ -311,12 +312,12 @@ def test_failing_gather_does_not_wait_for_writes(backend: str) -> None:
 
     @a_step
     async def later(x: int) -> int:
-        await anyio.sleep(0.5)
+        await virtual_seconds(0.5)
         return x
 
     @a_step(attempts=1)
     async def fails(x: int) -> int:
-        await anyio.sleep(0.1)
+        await virtual_seconds(0.1)
         raise ValueError("first")
 
     async def w() -> list[Any]:
@@ -397,7 +398,7 @@ def racing(body_seconds: dict[int, float]) -> Any:
 
     @a_step
     async def takes(x: int) -> int:
-        await anyio.sleep(body_seconds[x])
+        await virtual_seconds(body_seconds[x])
         return x
 
     async def timed() -> None:

@@ -18,6 +18,7 @@ from durable.runtime.execution import Execution
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import Run, a_step, a_workflow, error_of, recorded, value_of
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -43,7 +44,7 @@ def sync_g(x: int) -> int:
 
 @a_step(durability="group")
 async def slow_g(x: int, seconds: float) -> int:
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return x
 
 
@@ -185,7 +186,7 @@ def test_recorded_within_a_second(backend: str) -> None:
     """What nothing waits for is recorded soon, so that a crash loses little."""
 
     async def look(_: Execution) -> None:
-        await anyio.sleep(1.5)
+        await virtual_seconds(1.5)
         found.append(len(one.groups()))
 
     async def w() -> int:
@@ -204,7 +205,7 @@ def test_what_is_lost_runs_again(backend: str) -> None:
     """The bodies since the last group run again, those before it do not."""
 
     async def die(execution: Execution) -> None:
-        await anyio.sleep(0.5)
+        await virtual_seconds(0.5)
         execution.close(Stopped("lease"))
 
     async def w() -> list[int]:
@@ -228,12 +229,12 @@ def test_drained_runs_record_first(backend: str) -> None:
     """A worker that shuts down in good order loses nothing."""
 
     async def drain(execution: Execution) -> None:
-        await anyio.sleep(0.5)
+        await virtual_seconds(0.5)
         execution.drain()
 
     async def w() -> int:
         await g(1)
-        await anyio.sleep(0.7)
+        await virtual_seconds(0.7)
         return int(await g(2))
 
     one = Run(a_workflow(w))
@@ -290,7 +291,7 @@ def test_one_group_is_under_way_at_a_time(backend: str) -> None:
         return Fault("delayed", seconds=10) if call.name.endswith("groups/1") else None
 
     async def look(_: Execution) -> None:
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         found.append(log_of(one))
 
     async def w() -> int:
@@ -315,7 +316,7 @@ def test_no_more_than_two_groups_in_memory(backend: str, monkeypatch: pytest.Mon
         return Fault("delayed", seconds=10) if call.name.endswith("groups/1") else None
 
     async def look(_: Execution) -> None:
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         found.append(len(bodies))
 
     async def w() -> None:

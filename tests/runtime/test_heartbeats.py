@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 
@@ -19,6 +18,7 @@ from durable.testing.virtual import virtual_bucket
 from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import INSTANCE, RUN, Run, a_step, a_workflow, value_of
 from tests.runtime.world import DiesAt, world
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -41,7 +41,7 @@ async def count(to: int) -> int:
     assert isinstance(at, int)
     seen.append(at)
     while at < to:
-        await anyio.sleep(1)
+        await virtual_seconds(1)
         at += 1
         durable.current().heartbeat(at)
     return at
@@ -134,7 +134,7 @@ async def test_a_killed_worker_costs_seconds_not_minutes() -> None:
     async with world() as w:
         first = await w.process()
         await w.start("r", flow, 60)
-        await anyio.sleep(42)
+        await virtual_seconds(42)
         first.kill()
         await w.process()
 
@@ -154,7 +154,7 @@ def test_one_write_a_second(backend: str) -> None:
     async def busy() -> None:
         for i in range(1000):
             durable.current().heartbeat(i)
-            await anyio.sleep(0.01)
+            await virtual_seconds(0.01)
 
     async def w() -> None:
         await busy()
@@ -199,10 +199,10 @@ def test_silence_ends_an_attempt(backend: str) -> None:
     async def work() -> int:
         me = durable.current()
         for _ in range(10):
-            await anyio.sleep(4)
+            await virtual_seconds(4)
             me.heartbeat()
         if me.attempt == 1:
-            await anyio.sleep(60)
+            await virtual_seconds(60)
         return me.attempt
 
     async def w() -> int:
@@ -222,7 +222,7 @@ def test_heartbeats_do_not_put_the_timeout_off(backend: str) -> None:
     @a_step(heartbeat_timeout=5, timeout=12, attempts=1)
     async def work() -> None:
         while True:
-            await anyio.sleep(4)
+            await virtual_seconds(4)
             durable.current().heartbeat()
 
     async def w() -> str:

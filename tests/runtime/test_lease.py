@@ -25,6 +25,7 @@ from tests.facts import until
 from tests.runtime.by_hand import ClockByHand
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.stores import chosen
+from tests.virtual_time import virtual_seconds
 
 TERMS = Terms.of(20.0)  # renewed every 6.67 s, trusted for 18 s
 NAME = names.worker("w1")
@@ -247,7 +248,7 @@ async def test_id_of_somebody_else(world: World) -> None:
 
     assert [reason for reason, _ in world.losses] == [keeper.lost]
     assert "somebody else" in keeper.lost
-    await anyio.sleep(60.0)
+    await virtual_seconds(60.0)
     assert other.trusted()
 
 
@@ -262,7 +263,7 @@ async def test_renewal_keeps_the_lease(world: World) -> None:
     assert created is not None
 
     for _ in range(600):
-        await anyio.sleep(6.0)
+        await virtual_seconds(6.0)
         assert keeper.deadline - world.now > 18.0 - TERMS.period - 0.01
 
     stored = world.bucket.read(NAME)
@@ -284,7 +285,7 @@ async def test_ambiguous_renewals(world: World, kind: str) -> None:
     await keeper.acquire()
 
     for _ in range(300):
-        await anyio.sleep(1.0)
+        await virtual_seconds(1.0)
         assert keeper.trusted()
 
     assert world.losses == []
@@ -296,7 +297,7 @@ async def test_late_renewal(world: World) -> None:
     keeper = world.keeper()
     await keeper.acquire()
 
-    await anyio.sleep(60.0)
+    await virtual_seconds(60.0)
 
     assert keeper.trusted()
     assert world.losses == []
@@ -309,9 +310,9 @@ async def test_unanswered_renewal_extends_nothing(world: World) -> None:
     keeper = world.keeper()
     await keeper.acquire()
 
-    await anyio.sleep(17.0)
+    await virtual_seconds(17.0)
     assert keeper.deadline == pytest.approx(18.0)
-    await anyio.sleep(2.0)
+    await virtual_seconds(2.0)
 
     assert not keeper.trusted()
     assert [at for _, at in world.losses] == [pytest.approx(18.0, abs=0.01)]
@@ -323,7 +324,7 @@ async def test_outage_that_is_survived(world: World) -> None:
     await keeper.acquire()
     world.fault = lambda call: Fault("unsent") if world.now < 16.0 else None
 
-    await anyio.sleep(100.0)
+    await virtual_seconds(100.0)
 
     assert keeper.trusted()
     assert world.losses == []
@@ -336,13 +337,13 @@ async def test_outage_longer_than_the_trust(world: World, kind: str) -> None:
     await keeper.acquire()
     world.fault = lambda call: Fault(kind, seconds=1000.0)  # type: ignore[arg-type]  # a parameter is a plain str
 
-    await anyio.sleep(17.9)
+    await virtual_seconds(17.9)
     assert keeper.trusted()
     assert world.losses == []
-    await anyio.sleep(0.2)
+    await virtual_seconds(0.2)
     assert not keeper.trusted()
     calls = len(world.bucket.log)
-    await anyio.sleep(1000.0)
+    await virtual_seconds(1000.0)
 
     assert [at for _, at in world.losses] == [pytest.approx(18.0, abs=0.01)]
     assert "not renewed in time" in keeper.lost
@@ -356,7 +357,7 @@ async def test_full_disk_that_is_mended(world: World) -> None:
     await keeper.acquire()
     world.fault = lambda call: Fault("refused") if world.now < 14.0 else None
 
-    await anyio.sleep(100.0)
+    await virtual_seconds(100.0)
 
     assert keeper.trusted()
 
@@ -368,10 +369,10 @@ async def test_fenced(world: World) -> None:
     """A fenced holder learns it at its next renewal, once; the fence stays as it is."""
     keeper = world.keeper()
     await keeper.acquire()
-    await anyio.sleep(10.0)
+    await virtual_seconds(10.0)
     world.fence()
 
-    await anyio.sleep(60.0)
+    await virtual_seconds(60.0)
 
     assert [at for _, at in world.losses] == [pytest.approx(2 * TERMS.period, abs=0.01)]
     assert "fenced" in keeper.lost
@@ -390,7 +391,7 @@ async def test_fence_that_carries_our_token(world: World) -> None:
     await keeper.acquire()
     world.fence(owner=keeper.owner)
 
-    await anyio.sleep(10.0)
+    await virtual_seconds(10.0)
 
     assert len(world.losses) == 1
     assert not keeper.trusted()
@@ -410,7 +411,7 @@ async def test_fence_on_top_of_an_unacknowledged_renewal(world: World) -> None:
     keeper = world.keeper()
     await keeper.acquire()
 
-    await anyio.sleep(10.0)
+    await virtual_seconds(10.0)
 
     assert len(world.losses) == 1
     assert not keeper.trusted()
@@ -428,7 +429,7 @@ async def test_gone_or_foreign(world: World, body: bytes | None) -> None:
     else:
         world.bucket.replace(NAME, stored.generation, body, stored.meta, True)
 
-    await anyio.sleep(60.0)
+    await virtual_seconds(60.0)
 
     assert len(world.losses) == 1
     assert keeper.lost == world.losses[0][0]
@@ -442,7 +443,7 @@ async def test_suspended_and_not_fenced(world: World) -> None:
     """Past its deadline nothing is held, until one more renewal shows that nobody fenced it."""
     keeper = world.keeper()
     await keeper.acquire()
-    await anyio.sleep(1.0)
+    await virtual_seconds(1.0)
     world.suspended = 200.0
     world.fault = on("replace", nth=range(1, 2), fault=Fault("slow_reply", seconds=3.0))
 
@@ -451,7 +452,7 @@ async def test_suspended_and_not_fenced(world: World) -> None:
 
     assert keeper.trusted()
     assert keeper.deadline > world.now + 10.0
-    await anyio.sleep(100.0)
+    await virtual_seconds(100.0)
     assert keeper.trusted()
     assert world.losses == []
 
@@ -460,7 +461,7 @@ async def test_suspended_and_fenced(world: World) -> None:
     """Whoever was fenced while suspended learns it when asking, before anything else."""
     keeper = world.keeper()
     await keeper.acquire()
-    await anyio.sleep(1.0)
+    await virtual_seconds(1.0)
     world.suspended = 200.0
     world.fence()
 
@@ -474,7 +475,7 @@ async def test_suspended_without_a_store(world: World) -> None:
     """After a suspension one unanswered renewal is the end."""
     keeper = world.keeper()
     await keeper.acquire()
-    await anyio.sleep(1.0)
+    await virtual_seconds(1.0)
     world.suspended = 200.0
     world.fault = lambda call: Fault("unsent")
 
@@ -491,17 +492,17 @@ async def test_release_and_acquire_again(world: World) -> None:
     """A released lease is gone, nothing is written any more, and it can be had again."""
     keeper = world.keeper()
     await keeper.acquire()
-    await anyio.sleep(10.0)
+    await virtual_seconds(10.0)
 
     assert await keeper.release()
 
     assert world.lease() is None
     assert not keeper.trusted()
     writes = world.writes()
-    await anyio.sleep(60.0)
+    await virtual_seconds(60.0)
     assert world.writes() == writes
     assert await keeper.acquire()
-    await anyio.sleep(60.0)
+    await virtual_seconds(60.0)
     assert keeper.trusted()
     assert world.losses == []
 
@@ -521,7 +522,7 @@ async def test_release_during_a_renewal(world: World, kind: str) -> None:
     world.fault = on("replace", fault=Fault(kind, seconds=1000.0))  # type: ignore[arg-type]  # a parameter is a plain str
     keeper = world.keeper()
     await keeper.acquire()
-    await anyio.sleep(TERMS.period + 1.0)
+    await virtual_seconds(TERMS.period + 1.0)
 
     assert await keeper.release()
 
@@ -540,7 +541,7 @@ async def test_release_during_an_acquisition(world: World) -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask)
-        await anyio.sleep(1.0)
+        await virtual_seconds(1.0)
         assert await keeper.release()
 
     assert answers == [False]
@@ -589,7 +590,7 @@ async def test_release_without_a_store(world: World) -> None:
     assert not await keeper.release()
     assert world.now <= TERMS.timeout + 0.1
     assert world.lease() is not None
-    await anyio.sleep(5.0)
+    await virtual_seconds(5.0)
     world.fault = lambda call: None
 
     assert await keeper.acquire()
@@ -597,7 +598,7 @@ async def test_release_without_a_store(world: World) -> None:
     stored = world.bucket.read(NAME)
     assert stored is not None
     assert stored.updated == pytest.approx(anyio.current_time(), abs=0.1)
-    await anyio.sleep(60.0)
+    await virtual_seconds(60.0)
     assert keeper.trusted()
     assert world.losses == []
 
@@ -612,7 +613,7 @@ async def test_stop_writes_nothing(world: World) -> None:
     keeper.stop()
 
     assert not keeper.trusted()
-    await anyio.sleep(23.0)
+    await virtual_seconds(23.0)
     assert world.writes() == 1
     assert world.losses == []
     assert leases.verdict(decode(stored), updated=stored.updated, now=23.0 + world.epoch) == (
@@ -633,7 +634,7 @@ async def test_stop_before_the_loss_is_told(world: World) -> None:
     keeper = world.keeper()
     await keeper.acquire()
 
-    await anyio.sleep(60.0)
+    await virtual_seconds(60.0)
 
     assert "fenced" in keeper.lost
     assert world.losses == []
@@ -649,7 +650,7 @@ async def test_thief_waits_for_the_deadline(world: World) -> None:
 
     while not leases.expired(stored.updated, anyio.current_time(), decode(stored)):
         taken_while_trusted = keeper.trusted()
-        await anyio.sleep(0.25)
+        await virtual_seconds(0.25)
 
     assert not taken_while_trusted
     assert world.now > 22.0

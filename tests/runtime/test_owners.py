@@ -15,6 +15,7 @@ from durable.runtime.solitude import Solitude
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ async def slow() -> int:
 
     epoch = current().epoch
     begun.append(epoch)
-    await anyio.sleep(30)
+    await virtual_seconds(30)
     return epoch
 
 
@@ -77,7 +78,7 @@ async def test_a_worker_stopped_at_any_moment_leaves_no_lease() -> None:
             for i in range(8):
                 await w.start(f"r{i}", one)
             process = await w.process(grace=2.0, faults=slowly)
-            await anyio.sleep(moment / 20)
+            await virtual_seconds(moment / 20)
             process.worker.stop()
             await process.gone.wait()
 
@@ -100,7 +101,7 @@ async def test_of_two_runs_that_wait_to_be_alone_one_is_and_the_other_is_let_go(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(resume, "a")
             tasks.start_soon(resume, "b")
-            await anyio.sleep(5)
+            await virtual_seconds(5)
             assert alone == {}
             solitude.leave("c")
 
@@ -132,7 +133,7 @@ async def test_a_run_that_waits_to_be_alone_is_let_go_when_its_worker_stops() ->
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(resume)
-        await anyio.sleep(1)
+        await virtual_seconds(1)
         stopped.set()
         solitude.changed()
 

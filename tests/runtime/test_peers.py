@@ -12,6 +12,7 @@ from durable.protocol import names, records
 from durable.protocol.records import Presence
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import Process, World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +30,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 @step(name="peers-test hold")
 async def hold() -> None:
-    await anyio.sleep(LONG)
+    await virtual_seconds(LONG)
 
 
 @workflow(name="peers-test held")
@@ -54,7 +55,7 @@ async def busy(w: World, runs: int, **options: Any) -> Process:
 async def pages(w: World, seconds: float) -> int:
     """How many pages of the queue are listed meanwhile."""
     before = w.bucket.log.count(("list", QUEUE))
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return w.bucket.log.count(("list", QUEUE)) - before
 
 
@@ -62,11 +63,11 @@ async def test_busy_workers_list_the_queue_once_between_them() -> None:
     """Four of them cost little more than one: their parts, and the whole once in a slow period."""
     async with world() as w:
         await busy(w, 57)
-        await anyio.sleep(SLOW)
+        await virtual_seconds(SLOW)
         alone = await pages(w, 300)
         for _ in range(3):
             await busy(w, 1)
-        await anyio.sleep(2 * SLOW)
+        await virtual_seconds(2 * SLOW)
         together = await pages(w, 300)
 
         assert alone >= 300 / BUSY * 57 / 2
@@ -78,9 +79,9 @@ async def test_what_no_bell_announced_is_found_by_whoever_has_that_part() -> Non
     async with world() as w:
         for _ in range(3):
             await busy(w, 1)
-        await anyio.sleep(2 * SLOW)
+        await virtual_seconds(2 * SLOW)
         runs = await quiet(w)
-        await anyio.sleep(BUSY)
+        await virtual_seconds(BUSY)
 
         assert await over(w, runs)
 
@@ -115,15 +116,15 @@ async def test_parts_that_nobody_lists_are_found_by_the_slow_list() -> None:
         await busy(w, 1, serves=SERVED.__contains__)
         for _ in range(7):
             await show(w)
-        await anyio.sleep(SLOW)
+        await virtual_seconds(SLOW)
         soon = []
         for name in ("a", "b"):  # one of them may meet a list of the whole queue
             runs = await quiet(w, name)
-            await anyio.sleep(BUSY)
+            await virtual_seconds(BUSY)
             soon.append(await over(w, runs))
 
         assert not all(soon), "the others were counted"
-        await anyio.sleep(SLOW)
+        await virtual_seconds(SLOW)
         assert await over(w, runs)
 
 
@@ -138,10 +139,10 @@ async def test_who_cannot_take_what_is_found_is_given_no_part(changed: dict[str,
         await busy(w, 1, serves=SERVED.__contains__)
         for _ in range(7):
             await show(w, **changed)
-        await anyio.sleep(SLOW)
+        await virtual_seconds(SLOW)
 
         runs = await quiet(w)
-        await anyio.sleep(BUSY)
+        await virtual_seconds(BUSY)
         assert await over(w, runs)
 
 
@@ -150,11 +151,11 @@ async def test_who_no_longer_shows_itself_is_not_counted() -> None:
     async with world() as w:
         for _ in range(7):
             await show(w)
-        await anyio.sleep(180)
+        await virtual_seconds(180)
         await busy(w, 1, serves=SERVED.__contains__)
 
         runs = await quiet(w)
-        await anyio.sleep(BUSY)
+        await virtual_seconds(BUSY)
         assert await over(w, runs)
 
 
@@ -166,13 +167,13 @@ async def test_junk_among_the_workers_stops_nobody() -> None:
         await busy(w, 1, serves=SERVED.__contains__)
 
         runs = await quiet(w)
-        await anyio.sleep(BUSY)
+        await virtual_seconds(BUSY)
         assert await over(w, runs)
 
 
 @step(name="peers-test short")
 async def short() -> None:
-    await anyio.sleep(20)
+    await virtual_seconds(20)
 
 
 @workflow(name="peers-test shortly")
@@ -200,9 +201,9 @@ async def test_what_a_full_worker_left_rings_for_the_next_with_room() -> None:
         await first.worker.start_here("long", w.request(held))
         second = await w.process(concurrency=1)
         await second.worker.start_here("short", w.request(shortly))
-        await anyio.sleep(10)
+        await virtual_seconds(10)
         await w.start("left", other, ring=False)
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         first.worker.nudge()  # it lists, and has no room
         await w.result("short")
         ended = anyio.current_time()
@@ -215,7 +216,7 @@ async def test_a_full_worker_says_so() -> None:
     """The others then list its part, too."""
     async with world() as w:
         process = await busy(w, 1, concurrency=1)
-        await anyio.sleep(75)
+        await virtual_seconds(75)
 
         stored = await w.store.read(names.presence(process.worker.id))
         assert stored is not None

@@ -18,6 +18,7 @@ from durable.testing.virtual import virtual_bucket
 from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import RUN, Run, a_step, a_workflow, value_of
 from tests.runtime.world import DiesAt, World, world
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -30,14 +31,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @step(name="publish-test pages")
 async def pages() -> int:
     for page in range(1, 6):
-        await anyio.sleep(0.4)
+        await virtual_seconds(0.4)
         durable.publish("page", page)
     return 5
 
 
 @step(name="publish-test note")
 async def note(i: int) -> int:
-    await anyio.sleep(0.3)
+    await virtual_seconds(0.3)
     return i
 
 
@@ -73,8 +74,8 @@ def test_one_write_a_second_for_each_name(backend: str) -> None:
     async def busy() -> None:
         for i in range(1000):
             durable.publish("a", i)
-            await anyio.sleep(0.01)
-        await anyio.sleep(100)
+            await virtual_seconds(0.01)
+        await virtual_seconds(100)
 
     async def w() -> None:
         await busy()

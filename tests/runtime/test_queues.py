@@ -21,6 +21,7 @@ from durable.runtime.scopes import current
 from durable.runtime.slots import Listed, Slots
 from durable.store.memory import Call, Fault
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
 
@@ -46,7 +47,7 @@ async def body(seconds: float) -> None:
     inside.add(run)
     most[0] = max(most[0], len(inside))
     try:
-        await anyio.sleep(seconds)
+        await virtual_seconds(seconds)
     finally:
         inside.discard(run)
 
@@ -113,7 +114,7 @@ async def test_never_more_than_n_and_first_come_first_served() -> None:
             await worker(w)
         for index in range(7):
             await w.start(f"r{index}", send)
-            await anyio.sleep(0.1)
+            await virtual_seconds(0.1)
         for index in range(7):
             assert await w.result(f"r{index}") == f"r{index}"
 
@@ -155,7 +156,7 @@ async def test_a_sleeping_run_makes_room() -> None:
     async with world() as w:
         await worker(w)
         await w.start("sleeper", asleep)
-        await anyio.sleep(1)
+        await virtual_seconds(1)
         await w.start("next", single, 1000.0)
         await w.until(lambda: "next" in bodies)
         assert await w.result("next") == "next"
@@ -200,7 +201,7 @@ async def test_a_paused_queue_starts_nothing() -> None:
         await lines.pause(w.store, queues=["one"], on=True)
         await w.start("b", single)
         await w.result("a")
-        await anyio.sleep(100)
+        await virtual_seconds(100)
         assert bodies == ["a"]
         await lines.pause(w.store, queues=["one"], on=False)
 
@@ -215,7 +216,7 @@ async def test_a_paused_workflow_starts_nothing() -> None:
         await w.start("a", send.options(queue="one"))
         await w.start("b", single)
         await w.result("b")
-        await anyio.sleep(100)
+        await virtual_seconds(100)
         assert bodies == ["b"]
         await lines.pause(w.store, workflows=["queue-test send"], on=False)
 
@@ -244,7 +245,7 @@ async def test_a_second_start_of_a_waiting_run_does_not_pass_the_limit() -> None
         await w.start("b", single)
         await w.start("b", single)
         await w.start("b", single.options(queue="one"))
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         assert bodies == ["a"]
         await w.result("b")
 
@@ -263,7 +264,7 @@ async def test_a_cancelled_run_leaves_the_line() -> None:
         await w.start("c", single)
         with anyio.fail_after(15):
             while (found := (await w.facts("b")).result) is None:
-                await anyio.sleep(0.5)
+                await virtual_seconds(0.5)
         assert found.status == "cancelled"
         await w.result("c")
 
@@ -318,7 +319,7 @@ async def test_a_death_at_any_call_loses_and_leaks_nothing(index: int) -> None:
             await w.start(run, send, 5.0)
         with anyio.move_on_after(300):
             while not died:
-                await anyio.sleep(0.1)
+                await virtual_seconds(0.1)
         assert died
         first.kill()
         inside.clear()
@@ -329,7 +330,7 @@ async def test_a_death_at_any_call_loses_and_leaks_nothing(index: int) -> None:
         assert most[0] <= 2
         with anyio.fail_after(200):
             while left(w):
-                await anyio.sleep(1)
+                await virtual_seconds(1)
 
 
 async def test_a_dispatcher_without_room_still_dispatches() -> None:
@@ -339,7 +340,7 @@ async def test_a_dispatcher_without_room_still_dispatches() -> None:
         await w.start("a", send, 300.0)
         await w.until(lambda: bodies == ["a"])
         await worker(w, concurrency=1)
-        await anyio.sleep(10)
+        await virtual_seconds(10)
         began = anyio.current_time()
         await w.start("b", send, 1.0)
         assert await w.result("b") == "b"
@@ -384,7 +385,7 @@ async def test_slots_of_the_living_are_never_taken_away() -> None:
         await w.start("a", single, 400.0)
         await w.until(lambda: bodies == ["a"])
         await w.start("b", single, 1.0)
-        await anyio.sleep(300)
+        await virtual_seconds(300)
 
         assert bodies == ["a"]
         assert [n for n in w.there() if "/slots/" in n] == [names.slot("one", 0)]

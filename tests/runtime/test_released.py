@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import anyio
 import pytest
 
 from durable.client.purging import purge
@@ -12,6 +11,7 @@ from durable.store import Store
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -26,7 +26,7 @@ def _fresh() -> None:
 @a_step
 async def _long(what: str) -> str:
     bodies.append(("begins", what))
-    await anyio.sleep(100)
+    await virtual_seconds(100)
     bodies.append(("ends", what))
     return what
 
@@ -71,7 +71,7 @@ def test_a_live_holder_lets_a_purged_run_be(backend: str) -> None:
 
             await purge(w.store, "r", force=True)
 
-            await anyio.sleep(300)
+            await virtual_seconds(300)
             assert bodies == [("begins", "a")]
             assert w.hints("runs/r/") == [names.start("r")]
             assert not w.hints("history/")

@@ -18,6 +18,7 @@ from durable.testing.virtual import virtual_bucket
 from tests.runtime.clocks import BACKENDS, run, run_with_threads
 from tests.runtime.runs import Run, a_step, a_workflow, value_of
 from tests.runtime.world import world
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -31,7 +32,7 @@ def anyio_backend() -> Any:
 
 @step(name="repeatable-test takes")
 async def takes(seconds: float) -> float:
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return seconds
 
 
@@ -72,7 +73,7 @@ def test_now_is_the_time_of_the_last_outcome(backend: str) -> None:
         for seconds in (5, 7):
             await takes(seconds)
             seen += [durable.now(), durable.now()]
-            await anyio.sleep(60)  # no outcome
+            await virtual_seconds(60)  # no outcome
         return seen
 
     one = Run(a_workflow(w))
@@ -138,9 +139,9 @@ async def test_now_begins_with_the_start_of_the_run() -> None:
 
     async with world() as w:
         start = await w.start("r", begins)
-        await anyio.sleep(500)
+        await virtual_seconds(500)
         process = await w.process()
-        await anyio.sleep(20)
+        await virtual_seconds(20)
         process.kill()
         await w.process()
         first, second = await w.result("r")
@@ -412,7 +413,7 @@ async def test_a_run_keeps_the_version_it_was_started_with() -> None:
         start = await w.start("r", versions)
         assert start.workflow_version == "2"
         process = await w.process()
-        await anyio.sleep(30)
+        await virtual_seconds(30)
         process.kill()
         newer = workflow(name="repeatable-test versions", version="3")(versions.definition.fn)
         assert newer.definition.version == "3"

@@ -15,6 +15,7 @@ from durable.protocol.records import Epoch, Seen, Step
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import Run, a_step, a_workflow, recorded, value_of
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -23,7 +24,7 @@ NAMES = ["s.1", "s.2", "s.3"]
 
 @a_step
 async def s(x: int) -> int:
-    await anyio.sleep(x)
+    await virtual_seconds(x)
     return x
 
 
@@ -256,7 +257,7 @@ def test_map_starts_in_order(backend: str) -> None:
     async def item(x: int) -> int:
         running.append(x)
         most.append(len(running))
-        await anyio.sleep(10 - x)
+        await virtual_seconds(10 - x)
         running.remove(x)
         return x
 

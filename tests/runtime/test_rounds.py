@@ -16,6 +16,7 @@ from durable.runtime.rounds import HINTS_MAX, Periods
 from durable.store import LOCAL_PACE, REMOTE_PACE
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +55,7 @@ async def napping(seconds: float) -> str:
 async def class_a(w: World) -> Counter[str]:
     """What is asked for in ten minutes, by the folder that it is about."""
     before = len(w.bucket.log)
-    await anyio.sleep(WATCHED)
+    await virtual_seconds(WATCHED)
     asked = [name for verb, name in w.bucket.log[before:] if verb in CLASS_A]
     return Counter(name.split("/")[0] for name in asked)
 
@@ -63,7 +64,7 @@ async def test_an_idle_worker_costs_about_four_calls_a_minute() -> None:
     """It shows itself once a minute, lists its queue or the leases with the hints by turns."""
     async with world() as w:
         await w.process()
-        await anyio.sleep(SETTLED)
+        await virtual_seconds(SETTLED)
 
         asked = await class_a(w)
         assert 38 <= asked.total() <= 45
@@ -80,7 +81,7 @@ async def test_many_hints_are_listed_no_more_often() -> None:
         for number in range(HINTS_MAX):
             w.bucket.create(names.timer(later, f"r{number}", "i", "sleep.1"), b"{}", {}, True)
         await w.process()
-        await anyio.sleep(SETTLED)
+        await virtual_seconds(SETTLED)
 
         asked = await class_a(w)
         assert asked.total() <= 56
@@ -93,7 +94,7 @@ async def test_a_holder_that_dies_young_is_noticed_whenever_it_began() -> None:
     async with world() as w:
         survivor = await w.process()
         for number in range(12):
-            await anyio.sleep(120 + 5.5 * number)
+            await virtual_seconds(120 + 5.5 * number)
             run = f"r{number}"
             holder = await w.process(queues=(), schedules=False)
             assert await holder.worker.start_here(run, w.request(toiling, run))

@@ -21,6 +21,7 @@ from durable.store.memory import Call, Fault
 from durable.testing.virtual import virtual_bucket
 from tests.runtime.clocks import BACKENDS, run, run_with_threads
 from tests.runtime.runs import Run, a_step, a_workflow, value_of
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -40,7 +41,7 @@ async def s(x: int) -> int:
 @a_step
 async def slow(x: int) -> int:
     try:
-        await anyio.sleep(60)
+        await virtual_seconds(60)
     finally:
         seen.append(f"body {x} left")
     return x
@@ -48,7 +49,7 @@ async def slow(x: int) -> int:
 
 @a_step
 async def clean(x: int) -> int:
-    await anyio.sleep(1)
+    await virtual_seconds(1)
     return x
 
 
@@ -61,7 +62,7 @@ def cancelling(one: Run, *, after: float = 5.0) -> Callable[[Execution], Awaitab
     """Cancel the run, and tell whoever executes it, after some seconds."""
 
     async def meanwhile(execution: Execution) -> None:
-        await anyio.sleep(after)
+        await virtual_seconds(after)
         execution.cancelling.ask(one.put_cancel("changed my mind"))
 
     return meanwhile
@@ -122,7 +123,7 @@ def test_a_call_made_later_never_runs(backend: str) -> None:
     """Code between two calls is not interrupted; its next call is claimed without a body."""
 
     async def w() -> int:
-        await anyio.sleep(10)
+        await virtual_seconds(10)
         return int(await s(1))
 
     one = Run(a_workflow(w))
@@ -198,7 +199,7 @@ def test_body_that_ends_nevertheless(backend: str) -> None:
     @a_step
     async def stubborn(x: int) -> int:
         with anyio.CancelScope(shield=True):
-            await anyio.sleep(10)
+            await virtual_seconds(10)
         return x
 
     async def w() -> int:
@@ -228,7 +229,7 @@ def test_same_turn_as_the_end_of_a_body(backend: str) -> None:
         return x
 
     async def meanwhile(execution: Execution) -> None:
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         event[0].set()
         execution.cancelling.ask(one.put_cancel())
 
@@ -328,7 +329,7 @@ def test_branch_that_was_between_calls(backend: str) -> None:
             await clean(1)
 
     async def late() -> None:
-        await anyio.sleep(20)
+        await virtual_seconds(20)
         await s(2)
 
     async def w() -> None:
@@ -819,7 +820,7 @@ def test_closed_meanwhile(backend: str, why: str) -> None:
 
     async def meanwhile(execution: Execution) -> None:
         await cancelling(one)(execution)
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         execution.close(Stopped(why))
 
     async def main() -> None:
@@ -841,7 +842,7 @@ def test_draining_run_is_handed_over_uncancelled(backend: str) -> None:
     one = Run(a_workflow(w))
 
     async def meanwhile(execution: Execution) -> None:
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         execution.drain()
         execution.cancelling.ask(one.put_cancel())
 

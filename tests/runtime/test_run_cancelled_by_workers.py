@@ -19,6 +19,7 @@ from durable.protocol.retries import Retry
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import DiesAt, Process, World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @step(name="cancel-test held")
 async def held(name: str) -> str:
     bodies[name] += 1
-    await anyio.sleep(hold[0])
+    await virtual_seconds(hold[0])
     return name
 
 
@@ -140,7 +141,7 @@ async def test_a_paused_worker_finds_it_when_it_wakes() -> None:
         await w.until(lambda: bodies["x 0"] == 1)
         one.pause()
         await handle.cancel()
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         one.wake()
 
         assert await handle.cancel(wait=True) == "cancelled"
@@ -232,7 +233,7 @@ async def test_run_that_is_stuck_in_being_cancelled() -> None:
         await w.process()
         await w.attention("x")
         bodies.clear()
-        await anyio.sleep(600)
+        await virtual_seconds(600)
         assert await handle.status() == "needs-attention"
 
         assert await handle.cancel(wait=True) == "cancelled"
@@ -303,7 +304,7 @@ async def raced(at: int, kind: Any) -> tuple[int, str, str, Any]:
         answer = await handle.cancel()
         ended = await handle.cancel(wait=True, timeout=600)
         first = await recorded(handle)
-        await anyio.sleep(120)
+        await virtual_seconds(120)
         assert await recorded(handle) == first
         assert first.status == ended
         assert not [name for name in w.there() if name.startswith(("live/", "attention/"))]
@@ -342,7 +343,7 @@ async def test_cancelled_in_the_very_moment_of_completion() -> None:
 
         await w.process(faults=lambda call: fault(call) if call.verb == "create" else None)
         await w.until(lambda: bodies["release x"] == 1)
-        await anyio.sleep(2)
+        await virtual_seconds(2)
 
         assert await handle.cancel() == "requested"
         assert await handle.cancel(wait=True) == "completed"
@@ -404,7 +405,7 @@ async def test_whatever_call_its_worker_dies_at(applied: bool) -> None:
 @step(name="cancel-test flaky", retry=Retry(attempts=3, first=4, factor=1, jitter=False))
 async def flaky(name: str) -> str:
     bodies[name] += 1
-    await anyio.sleep(1)
+    await virtual_seconds(1)
     if current().attempt == 1:
         raise ConnectionError("once")
     return name
@@ -446,7 +447,7 @@ async def stopped(at: int, kind: Any) -> int:
         assert {step.outcome for step in facts.steps} == {"value"}
         assert [attempt.failure.message for attempt in facts.attempts] == ["once"]
         before = await recorded(handle)
-        await anyio.sleep(60)
+        await virtual_seconds(60)
         assert await recorded(handle) == before
     return count
 

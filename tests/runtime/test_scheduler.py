@@ -21,6 +21,7 @@ from durable.store.memory import Call, Fault
 from durable.testing.virtual import EPOCH
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ def _scheduled() -> Iterator[None]:
 @step(name="schedule-test take")
 async def take(seconds: float) -> None:
     bodies.append(current().run_id)
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
 
 
 @workflow(name="schedule-test long")
@@ -93,7 +94,7 @@ TICKS = [(EPOCH // PERIOD + i) * PERIOD for i in range(1, 40)]
 
 
 async def sleep_until(w: World, moment: float) -> None:
-    await anyio.sleep(moment - w.store.now())
+    await virtual_seconds(moment - w.store.now())
 
 
 async def test_each_tick_runs_once_however_many_workers_there_are() -> None:
@@ -114,7 +115,7 @@ async def test_a_tick_fires_within_seconds() -> None:
     async with world() as w:
         await w.process(serves=OFTEN)
         tick = TICKS[0]
-        await anyio.sleep(tick - w.store.now() - 0.01)
+        await virtual_seconds(tick - w.store.now() - 0.01)
         assert not runs(w)
         await w.until(lambda: bool(bodies))
 
@@ -127,7 +128,7 @@ async def test_an_idle_schedule_writes_nothing() -> None:
         await w.process(serves=OFTEN)
         await sleep_until(w, TICKS[0] + 60)
         before = len(w.bucket.log)
-        await anyio.sleep(PERIOD - 130)
+        await virtual_seconds(PERIOD - 130)
 
         of_schedules = Counter(
             verb
@@ -145,7 +146,7 @@ async def test_what_a_tick_costs() -> None:
             await w.process(serves=OFTEN)
         await sleep_until(w, TICKS[0] + 60)
         before = len(w.bucket.log)
-        await anyio.sleep(PERIOD)
+        await virtual_seconds(PERIOD)
 
         run = ticks.run_id("schedule-test often", TICKS[1])
         written = Counter(
@@ -168,7 +169,7 @@ async def test_a_tick_whose_decider_died_is_started_by_another() -> None:
 
         first = await w.process(serves=OFTEN, faults=hangs_after_deciding)
         tick = TICKS[0]
-        await anyio.sleep(tick + 10 - w.store.now())
+        await virtual_seconds(tick + 10 - w.store.now())
         assert (await register(w, "schedule-test often")).started == [tick]
         first.kill()
         assert not runs(w)
@@ -185,10 +186,10 @@ async def test_all_down_for_26_ticks() -> None:
         process = await w.process(serves=OFTEN)
         await sleep_until(w, TICKS[0] + 60)
         process.kill()
-        await anyio.sleep(26 * PERIOD)
+        await virtual_seconds(26 * PERIOD)
         await w.process(serves=OFTEN)
         await w.until(lambda: len(bodies) == 2)
-        await anyio.sleep(60)
+        await virtual_seconds(60)
 
         assert bodies[1] == ticks.run_id("schedule-test often", TICKS[26])
         found = await register(w, "schedule-test often")
@@ -203,11 +204,11 @@ async def test_all_missed_ticks_run_one_after_the_other() -> None:
         await sleep_until(w, TICKS[3] + 60)
         await w.process(serves=LONG)
         await w.until(lambda: len(bodies) == 1)
-        await anyio.sleep(400)
+        await virtual_seconds(400)
         assert len(bodies) == 1
         with anyio.fail_after(10 * PERIOD):
             while len(bodies) < 4:
-                await anyio.sleep(10)
+                await virtual_seconds(10)
 
         assert bodies == [ticks.run_id("s", tick) for tick in TICKS[:4]]
 
@@ -264,9 +265,9 @@ async def test_a_schedule_created_later_is_learned_of() -> None:
     """Within a slow period, by the generation of one small object."""
     async with world() as w:
         await w.process(serves=LONG)
-        await anyio.sleep(PERIOD)
+        await virtual_seconds(PERIOD)
         await declare(w, "s", every("2m"), "schedule-test long")
-        await anyio.sleep(1.3 * REMOTE_PACE.slow + 120)
+        await virtual_seconds(1.3 * REMOTE_PACE.slow + 120)
 
         assert len(bodies) == 1
 
@@ -280,7 +281,7 @@ async def test_paused_and_removed_schedules_fire_no_more() -> None:
         await sleep_until(w, TICKS[0] - 5)
         await firing.change(w.store, "p", lambda there: ticks.paused(there) if there else None)
         await firing.remove(w.store, "r")
-        await anyio.sleep(PERIOD)
+        await virtual_seconds(PERIOD)
 
         assert bodies == []
 
@@ -294,7 +295,7 @@ async def test_jitter_spreads_and_is_kept() -> None:
         tick = TICKS[0]
         with anyio.fail_after(2 * PERIOD):
             while not bodies:
-                await anyio.sleep(1)
+                await virtual_seconds(1)
 
         assert abs(w.store.now() - tick - delay(schedule, "s", tick)) <= 5
         assert bodies == [ticks.run_id("s", tick)]

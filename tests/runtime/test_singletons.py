@@ -17,6 +17,7 @@ from durable.runtime import asking, singletons
 from durable.runtime.scopes import current
 from durable.store.memory import Call, Fault
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
 
@@ -42,7 +43,7 @@ async def body(seconds: float) -> None:
     inside.add(run)
     most[0] = max(most[0], len(inside))
     try:
-        await anyio.sleep(seconds)
+        await virtual_seconds(seconds)
     finally:
         inside.discard(run)
 
@@ -108,7 +109,7 @@ async def test_skip_names_the_holder() -> None:
         await w.start("b", SKIP)
         with anyio.fail_after(20):
             while (found := (await w.facts("b")).result) is None:
-                await anyio.sleep(0.1)
+                await virtual_seconds(0.1)
 
         assert found.status == "completed"
         assert found.skipped is not None
@@ -140,7 +141,7 @@ async def test_join_shares_the_outcome() -> None:
         await w.start("b", JOIN)
         with anyio.fail_after(20):
             while (found := (await w.facts("b")).result) is None:
-                await anyio.sleep(0.1)
+                await virtual_seconds(0.1)
 
         assert found.joined is not None
         assert found.joined.run == "a"
@@ -153,7 +154,7 @@ async def test_waiting_is_first_come_first_served_and_holds_no_worker(kind: Any)
         process = await w.process()
         for run in "abcde":
             await w.start(run, kind)
-            await anyio.sleep(1)
+            await virtual_seconds(1)
         await w.until(lambda: len(process.worker.runners) == 1)
         await w.until(lambda: len([n for n in w.there() if "/wait/" in n]) == 4)
         for run in "abcde":
@@ -172,9 +173,9 @@ async def test_a_release_wakes_at_once() -> None:
         await w.start("a", QUEUE, 1000.0)
         await w.until(lambda: bodies == ["a"])
         await w.start("b", QUEUE, 1.0)
-        await anyio.sleep(500)
+        await virtual_seconds(500)
         calls = len(w.bucket.log)
-        await anyio.sleep(100)
+        await virtual_seconds(100)
         of_b = [c for c in w.bucket.log[calls:] if "runs/b/" in c[1] or "locks" in c[1]]
         assert of_b == []
         await w.result("a")
@@ -263,7 +264,7 @@ async def test_replace_cancels_the_holder_and_who_waits_ahead() -> None:
         await w.start("a", REPLACE, 500.0)
         await w.until(lambda: bodies == ["a"])
         await w.start("b", QUEUE, 5.0)
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         await w.start("c", REPLACE, 5.0)
         assert await w.result("c") == "c"
 
@@ -297,7 +298,7 @@ async def test_the_lock_is_held_across_a_sleep_and_a_death() -> None:
         await w.until(lambda: bodies == ["a"])
         await w.until(lambda: not first.worker.runners)
         await w.start("b", QUEUE, 1.0)
-        await anyio.sleep(60)
+        await virtual_seconds(60)
         first.kill()
         await w.process()
         assert await w.result("b") == "b"
@@ -326,9 +327,9 @@ async def test_a_cancelled_waiter_lets_the_next_pass() -> None:
         await w.start("a", QUEUE, 60.0)
         await w.until(lambda: bodies == ["a"])
         start = await w.start("b", QUEUE)
-        await anyio.sleep(2)
+        await virtual_seconds(2)
         await w.start("c", QUEUE, 1.0)
-        await anyio.sleep(2)
+        await virtual_seconds(2)
         await asking.cancel(w.store, "b", start)
         assert await w.result("c") == "c"
 
@@ -355,7 +356,7 @@ async def test_released_by_force_the_holder_is_cancelled() -> None:
         await w.start("a", QUEUE, 600.0)
         await w.until(lambda: bodies == ["a"])
         await w.start("b", QUEUE, 1.0)
-        await anyio.sleep(5)
+        await virtual_seconds(5)
 
         assert (await singletons.release(w.store, "key", force=False))[1] is False
         assert (await singletons.release(w.store, "key", force=True))[1] is True
@@ -393,10 +394,10 @@ async def test_a_death_at_any_call_leaves_no_orphan(index: int) -> None:
         first = await w.process(faults=dies_at(index, of_singletons, died))
         for run in "abc":
             await w.start(run, QUEUE, 5.0)
-            await anyio.sleep(0.5)
+            await virtual_seconds(0.5)
         with anyio.move_on_after(300):
             while not died:
-                await anyio.sleep(0.1)
+                await virtual_seconds(0.1)
         assert died
         first.kill()
         await w.process()
@@ -404,7 +405,7 @@ async def test_a_death_at_any_call_leaves_no_orphan(index: int) -> None:
             await w.result(run)
 
         assert most == [1]
-        await anyio.sleep(90)
+        await virtual_seconds(90)
         assert await left(w) == []
 
 

@@ -22,6 +22,7 @@ from durable.testing.virtual import virtual_bucket
 from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import Run, a_step, a_workflow, error_of, value_of
 from tests.runtime.world import DiesAt, World, world
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -39,7 +40,7 @@ def test_an_async_body_is_cancelled_and_tried_again(backend: str) -> None:
     @a_step(timeout=5, retry=THREE)
     async def slow() -> int:
         try:
-            await anyio.sleep(60 if durable.current().attempt < 3 else 1)
+            await virtual_seconds(60 if durable.current().attempt < 3 else 1)
         except anyio.get_cancelled_exc_class():
             seen.append(f"cancelled after {anyio.current_time() - began:g} s")
             raise
@@ -95,7 +96,7 @@ def test_a_body_that_ends_in_time_is_left_alone(backend: str) -> None:
     @a_step(timeout=5)
     async def stubborn() -> str:
         try:
-            await anyio.sleep(60)
+            await virtual_seconds(60)
         except anyio.get_cancelled_exc_class():
             return "done all the same"
         return ""
@@ -103,7 +104,7 @@ def test_a_body_that_ends_in_time_is_left_alone(backend: str) -> None:
     @a_step(timeout=5, attempts=1)
     async def own() -> None:
         with anyio.fail_after(1):
-            await anyio.sleep(60)
+            await virtual_seconds(60)
 
     async def w() -> list[str]:
         first = await stubborn()
@@ -147,7 +148,7 @@ def test_after_a_timed_out_step_a_fan_out_ends(backend: str) -> None:
 
     @a_step(timeout=5, retry=THREE)
     async def slow() -> int:
-        await anyio.sleep(60 if durable.current().attempt == 1 else 1)
+        await virtual_seconds(60 if durable.current().attempt == 1 else 1)
         return 0
 
     @a_step
@@ -238,7 +239,7 @@ def test_max_elapsed_counts_across_owners(backend: str) -> None:
     async def main() -> list[int]:
         one.bucket = virtual_bucket()
         began = one.bucket.now()
-        await anyio.sleep(20)
+        await virtual_seconds(20)
         now = one.bucket.now()
         failure = from_exception(ValueError(1))
         one.put_attempt(Attempt("fail.1", 1, failure, now, "a1", now, 1, began=began))
@@ -294,7 +295,7 @@ async def test_a_long_wait_for_an_attempt_parks_the_run(always_park: bool) -> No
 
         assert not w.hints("live/")
         writes = w.writes()
-        await anyio.sleep(1000)
+        await virtual_seconds(1000)
         assert [n for n in w.writes()[len(writes) :] if "/r" in n] == []
         assert await w.result("r") == 3
         facts = await w.facts("r")
@@ -358,7 +359,7 @@ def test_a_sync_workflow_is_parked_too() -> None:
 
 @step(name="timeouts-test nap")
 async def nap() -> None:
-    await anyio.sleep(1000)
+    await virtual_seconds(1000)
 
 
 @workflow(name="timeouts-test limited", timeout=60)
@@ -377,7 +378,7 @@ async def busy() -> None:
 
 @step(name="timeouts-test quick")
 async def quick() -> None:
-    await anyio.sleep(7)
+    await virtual_seconds(7)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -414,7 +415,7 @@ async def test_crashes_do_not_put_the_deadline_off() -> None:
         start = await w.start("r", busy)
         for _ in range(2):
             process = await w.process()
-            await anyio.sleep(20)
+            await virtual_seconds(20)
             process.kill()
         await w.process()
 
@@ -425,7 +426,7 @@ async def test_crashes_do_not_put_the_deadline_off() -> None:
 
     async with world() as w:
         await w.start("r", limited)
-        await anyio.sleep(100)
+        await virtual_seconds(100)
         await w.process()
 
         facts = await ended(w, "r")
@@ -449,7 +450,7 @@ async def test_a_run_that_is_over_in_time_has_no_deadline() -> None:
         await w.start("r", in_time)
 
         assert await w.result("r") == 1
-        await anyio.sleep(100)
+        await virtual_seconds(100)
         assert await w.result("r") == 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 
@@ -13,6 +12,7 @@ from durable.runtime import markers
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow, recorded
 from tests.runtime.world import Process, World, world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -36,7 +36,7 @@ async def _holding(w: World) -> tuple[Process, _Looks]:
 
     @a_step
     async def long() -> None:
-        await anyio.sleep(1000)
+        await virtual_seconds(1000)
 
     @a_workflow
     async def flow() -> str:
@@ -133,7 +133,7 @@ def test_touch_while_a_run_is_parked_for_attention(backend: str) -> None:
 
             process.backend.faults = touch  # type: ignore[attr-defined]
             await w.attention("r")
-            await anyio.sleep(30)
+            await virtual_seconds(30)
 
             assert len((await w.facts("r")).epochs) == 2  # it was looked at again
             assert names.marker("default", "r") not in w.there()

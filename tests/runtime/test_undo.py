@@ -20,9 +20,11 @@ from durable.runtime.closing import Closing, Finished
 from durable.runtime.execution import Execution
 from durable.store import Refused
 from durable.store.memory import Call, Fault
+from tests.facts import becomes_true
 from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import INSTANCE, RUN, Run, a_step, a_workflow, value_of
 from tests.runtime.world import DiesAt, world
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -262,11 +264,11 @@ def test_concurrent_steps(backend: str) -> None:
     """What was begun last is undone first, and branches that a failure closed are undone too."""
 
     async def late(room: str) -> None:
-        await anyio.sleep(1)
+        await virtual_seconds(1)
         await book(room)
 
     async def failing() -> None:
-        await anyio.sleep(2)
+        await virtual_seconds(2)
         await fail("sold out")
 
     async def w() -> None:
@@ -291,7 +293,7 @@ def test_tasks_of_the_users_are_ended_before(backend: str) -> None:
         await book("a")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(book, "slow")
-            await anyio.sleep(1)
+            await virtual_seconds(1)
             raise ValueError("sold out")
 
     one = Run(a_workflow(w))
@@ -339,8 +341,7 @@ def test_a_thread_that_is_left_behind(
         did.append("dug")
 
     async def breaks() -> None:
-        while not did:
-            await anyio.sleep(0.01)
+        await becomes_true(lambda: bool(did))
         await fail("rain")
 
     @workflow(name=f"saga-test garden {backend} {listens}", cleanup_timeout=0.1)
@@ -386,7 +387,7 @@ def cancelled(backend: str, one: Run, *, after: float = 5.0) -> Finished:
     """What a run comes to that is cancelled after some seconds, live and on replay."""
 
     async def meanwhile(execution: Execution) -> None:
-        await anyio.sleep(after)
+        await virtual_seconds(after)
         execution.cancelling.ask(one.put_cancel())
 
     async def main() -> Finished:
@@ -465,7 +466,7 @@ def test_clean_up_has_so_long(backend: str) -> None:
 
     async def main() -> float:
         async def meanwhile(execution: Execution) -> None:
-            await anyio.sleep(5)
+            await virtual_seconds(5)
             execution.cancelling.ask(one.put_cancel())
 
         closing = await one.execute(meanwhile=meanwhile)
@@ -492,7 +493,7 @@ def test_the_limit_is_not_put_off_by_a_crash(backend: str) -> None:
             await book("slow")
         finally:
             did.append("cleaning")
-            await anyio.sleep(50)
+            await virtual_seconds(50)
             await clean(1)
 
     one = Run(workflow(name=f"saga-test twice {backend}", cleanup_timeout=60)(w))
@@ -503,9 +504,9 @@ def test_the_limit_is_not_put_off_by_a_crash(backend: str) -> None:
         one.bucket = virtual_bucket()
 
         async def meanwhile(execution: Execution) -> None:
-            await anyio.sleep(5)
+            await virtual_seconds(5)
             execution.cancelling.ask(one.put_cancel())
-            await anyio.sleep(30)
+            await virtual_seconds(30)
             from durable.runtime.closing import Stopped
 
             execution.close(Stopped("lease"))
@@ -701,7 +702,7 @@ async def test_a_run_that_kills_its_process_is_undone_when_it_is_cancelled() -> 
         while not w.hints("attention/"):
             process, before = await w.process(), did.count(("kill", ""))
             while did.count(("kill", "")) == before and not w.hints("attention/"):
-                await anyio.sleep(1)
+                await virtual_seconds(1)
             if not w.hints("attention/"):
                 process.kill()
         assert did == [("book", "a"), *[("kill", "")] * did.count(("kill", ""))]

@@ -16,8 +16,10 @@ from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.execution import Execution
 from durable.runtime.surroundings import Progress
 from durable.store.memory import Call, Fault
+from tests.facts import becomes_true
 from tests.runtime.clocks import BACKENDS, SECONDS_MAX, run, run_with_threads
 from tests.runtime.runs import Run, a_step, a_workflow, value_of
+from tests.virtual_time import virtual_seconds
 
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -56,7 +58,7 @@ def slow(x: int) -> int:
 
 async def at_rest(execution: Execution) -> None:
     """Until everything waits; virtual time passes only then."""
-    await anyio.sleep(1)
+    await virtual_seconds(1)
 
 
 async def close(execution: Execution) -> None:
@@ -177,7 +179,7 @@ def test_task_left_running() -> None:
 
     async def main() -> tuple[Closing | None, list[Any]]:
         closing = await one.execute()
-        await anyio.sleep(1)
+        await virtual_seconds(1)
         return closing, list(seen)
 
     closing, left = run("asyncio", main)
@@ -344,12 +346,12 @@ def test_lease_lost_during_a_body(backend: str, outcome: str) -> None:
     @a_step
     async def losing() -> int:
         if outcome == "abandoned":
-            await anyio.sleep(1)
+            await virtual_seconds(1)
         trust.held = False
         if outcome == "failed attempt":
             raise ValueError
         if outcome == "abandoned":
-            await anyio.sleep(10)
+            await virtual_seconds(10)
         return 1
 
     async def w() -> None:
@@ -454,7 +456,7 @@ def test_drain_waits_for_a_body(backend: str) -> None:
 
     @a_step
     async def takes_five(x: int) -> int:
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         return x
 
     async def w() -> None:
@@ -566,14 +568,12 @@ def test_a_thread_can_tell_that_it_is_unwound(backend: str) -> None:
     one = Run(a_workflow(w))
 
     async def meanwhile(execution: Execution) -> None:
-        while not one.begun:
-            await anyio.sleep(0.01)
+        await becomes_true(lambda: bool(one.begun))
         execution.close(LEASE)
 
     async def main() -> None:
         await one.execute(meanwhile=meanwhile)
-        while not [entry for entry in seen if isinstance(entry, bool)]:
-            await anyio.sleep(0.01)
+        await becomes_true(lambda: any(isinstance(entry, bool) for entry in seen))
 
     run_with_threads(backend, main)
 

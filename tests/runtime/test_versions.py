@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import anyio
 import pytest
 
 from durable import current, every, sleep
@@ -16,6 +15,7 @@ from durable.errors import InvalidDefinition
 from durable.runtime.definitions import WorkflowDefinition, shown
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ async def test_a_pinned_run_waits_for_its_version() -> None:
         first.worker.stop()
         await first.gone.wait()
         await w.process(code=alone(report_2.definition))
-        await anyio.sleep(300)
+        await virtual_seconds(300)
 
         client = Client(w.store)
         listed = [run async for run in client.list(workflow="versions-test report")]
@@ -105,7 +105,7 @@ async def test_a_pinned_run_that_was_never_taken_waits_too() -> None:
     async with world() as w:
         await w.process(code=alone(report_2.definition))
         await w.start("r", report_1)
-        await anyio.sleep(150)
+        await virtual_seconds(150)
         assert not [name for name in w.hints("runs/r/") if not name.endswith("/start")]
 
         await w.process()

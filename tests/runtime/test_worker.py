@@ -18,6 +18,7 @@ from durable.runtime.sweeper import Sweeper, sweep
 from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @step(name="worker-test slow")
 async def slow(name: str, seconds: float) -> str:
     bodies[name] += 1
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return name
 
 
@@ -82,7 +83,7 @@ async def test_store_calls_of_a_run_are_those_of_the_cost_table() -> None:
         before = len(w.bucket.log)
         await w.start("r", quickly, 21)
         await w.until(lambda: any("history/" in n and n.endswith("-r") for n in w.there()))
-        await anyio.sleep(5)
+        await virtual_seconds(5)
 
         calls = [(verb, n) for verb, n in w.bucket.log[before:] if _of_run(n, "r")]
         start = await w.facts("r")
@@ -241,7 +242,7 @@ async def test_a_run_that_kills_its_process_is_resumed_alone_and_then_needs_atte
             process = await w.process()
             before = bodies["p0"]
             while bodies["p0"] == before and not await w.names("attention/"):
-                await anyio.sleep(1)
+                await virtual_seconds(1)
             if bodies["p0"] > before:
                 deaths += 1
                 process.kill()
@@ -314,7 +315,7 @@ async def test_a_flagged_run_is_woken_once_by_each_other_code_version() -> None:
         await w.store.create(name, b"junk", nonce="x")
         old = await w.process(version="v1")
         assert (await w.attention("bad")).tried == ["v1"]
-        await anyio.sleep(300)
+        await virtual_seconds(300)
         assert [verb for verb, n in w.bucket.log if n == names.marker("default", "bad")].count(
             "replace"
         ) == 1  # taken once by v1, and never again
@@ -350,7 +351,7 @@ async def test_a_run_of_an_unknown_workflow_is_left_to_others() -> None:
     async with world() as w:
         await w.process(serves=lambda name: "quickly" not in name)
         await w.start("r", quickly, 3)
-        await anyio.sleep(120)
+        await virtual_seconds(120)
         assert not (await w.facts("r")).epochs
         assert bodies == {}
         await w.process()
@@ -456,7 +457,7 @@ async def test_a_worker_without_runs_gives_up_its_lease() -> None:
         await w.result("r")
         await w.until(lambda: not any(n.startswith("workers/") for n in w.there()))
         before = len(w.bucket.log)
-        await anyio.sleep(50)
+        await virtual_seconds(50)
 
         written = [n for verb, n in w.bucket.log[before:] if verb in {"create", "replace"}]
         assert not [n for n in written if n.startswith("workers/")]
@@ -477,7 +478,7 @@ async def test_what_killed_workers_leave_behind_is_tidied_up() -> None:
         alive = await w.process()
         assert await w.result("r") == ["a0", "a1", "a2"]
         assert gone in str(w.there())
-        await anyio.sleep(1500)
+        await virtual_seconds(1500)
 
         assert gone not in str(w.there())
         assert names.presence(alive.worker.id) in w.there()
@@ -516,7 +517,7 @@ async def test_sweep_frees_the_runs_of_the_dead_and_executes_nothing() -> None:
         first.kill()
         sweeper = Sweeper(store=w.store, runtime_folder=None)
         assert await sweep(sweeper, "default") == []
-        await anyio.sleep(TTL + MARGIN + 1)
+        await virtual_seconds(TTL + MARGIN + 1)
 
         assert await sweep(sweeper, "default") == ["r"]
         found = await markers.read(w.store, "default", "r")

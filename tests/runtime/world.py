@@ -23,6 +23,7 @@ from durable.store import REMOTE_PACE, Store
 from durable.store.memory import Call, Fault, MemoryBackend, Verb
 from durable.testing.virtual import virtual_bucket, virtual_system
 from tests.stores import chosen
+from tests.virtual_time import virtual_seconds
 
 HOUR = 3600.0  # of virtual time
 
@@ -190,7 +191,7 @@ class World:
         await self.process(faults=death)
         with anyio.fail_after(HOUR / 12):
             while not death.died and over not in self.there():
-                await anyio.sleep(1)
+                await virtual_seconds(1)
         await self.process()
         return await self.result(run)
 
@@ -203,7 +204,7 @@ class World:
         """Wait for the outcome: the value, or the failure's message."""
         with anyio.fail_after(HOUR):
             while (found := await facts.load(self.store, run)) is None or found.result is None:
-                await anyio.sleep(0.5)
+                await virtual_seconds(0.5)
         if found.result.failure is not None:
             return found.result.failure.message
         assert isinstance(found.result.value, msgspec.Raw)
@@ -212,14 +213,14 @@ class World:
     async def attention(self, run: str) -> records.Attention:
         with anyio.fail_after(HOUR):
             while (hint := await flags.read(self.store, "default", run)) is None:
-                await anyio.sleep(0.5)
+                await virtual_seconds(0.5)
         return hint
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Wait for a fact; fails after five virtual minutes."""
         with anyio.fail_after(HOUR / 12):
             while not true():
-                await anyio.sleep(0.05)
+                await virtual_seconds(0.05)
 
     def there(self) -> list[str]:
         """The names of all objects, without a store call."""

@@ -8,6 +8,7 @@ from durable.errors import StoreUnavailable
 from durable.store import Store
 from durable.store.memory import Bucket, Call, Fault, Kind, MemoryBackend, steady_clock
 from durable.system import System
+from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -139,7 +140,7 @@ def test_delays_wait_before_or_after_the_effect(kind: Kind) -> None:
         backend = faulty(Fault(kind, seconds=3600.0))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(backend.create, "a", b"", {}, True)
-            await trio.sleep(3599)
+            await virtual_seconds(3599)
             return backend.bucket.read("a") is not None
 
     clock = trio.testing.MockClock(autojump_threshold=0)

@@ -7,6 +7,7 @@ import anyio
 import durable
 from durable import step, workflow
 from durable.protocol.retries import Retry
+from tests.virtual_time import virtual_seconds
 
 
 @step
@@ -26,7 +27,7 @@ async def courier(parcel: str) -> str:
 
 @step
 async def ponder(hours: float) -> float:
-    await anyio.sleep(hours * 3600)
+    await virtual_seconds(hours * 3600)
     return hours
 
 

@@ -26,6 +26,7 @@ from durable.testing import (
 )
 from durable.testing.hosting import Backend
 from tests.testing import shop
+from tests.virtual_time import virtual_seconds
 
 LOOPS = ["asyncio", pytest.param("trio", marks=pytest.mark.requires("trio"))]
 SECONDS = 20.0  # of real time; far less than any of the virtual times below
@@ -344,7 +345,7 @@ def test_stub_may_be_async_for_an_async_step() -> None:
     """A stub of an async step may itself be `async def`."""
 
     async def body(order: str) -> str:
-        await anyio.sleep(60)
+        await virtual_seconds(60)
         return order
 
     with environment() as env:

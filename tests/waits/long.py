@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
-
 from durable.protocol import names
 from tests.runtime.world import Process, World
+from tests.virtual_time import virtual_seconds
 
 DAY = 86400.0
 
@@ -27,7 +26,7 @@ async def stop(process: Process) -> None:
 async def pass_time(w: World, process: Process, seconds: float, **options: Any) -> Process:
     """That much time passes without a worker, whose polls would fill it; then one comes."""
     await stop(process)
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return await w.process(**options)
 
 

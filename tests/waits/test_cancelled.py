@@ -16,6 +16,7 @@ from durable.protocol.retries import Retry
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import DAY, parked
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -41,7 +42,7 @@ async def cancelled(w: World, flow: Any, *, reached: int = 0) -> dict[str, str]:
     handle: Handle[Any] = Handle(w.store, "r", start)
     if reached:
         await w.until(lambda: len(said) == reached)
-        await anyio.sleep(1)
+        await virtual_seconds(1)
     else:
         await parked(w)
     asked = anyio.current_time()
@@ -133,7 +134,7 @@ def test_wait_in_place(backend: str) -> None:
     @a_step
     async def long() -> None:
         said.append("begun")
-        await anyio.sleep(1000)
+        await virtual_seconds(1000)
 
     @a_workflow
     async def flow() -> None:
@@ -164,7 +165,7 @@ def test_a_sleep_that_is_over_is_over(backend: str) -> None:
             await parked(w)
             process.worker.stop()
             await process.gone.wait()
-            await anyio.sleep(2 * DAY)
+            await virtual_seconds(2 * DAY)
             handle: Handle[Any] = Handle(w.store, "r", start)
             await handle.cancel()
             await w.process()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 
@@ -17,6 +16,7 @@ from durable.runtime import markers
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import concerns, parked
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
 @a_step
 async def _work(seconds: float) -> float:
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return seconds
 
 
@@ -213,7 +213,7 @@ def test_crash_between_start_and_record(backend: str) -> None:
 
             process.backend.faults = dies  # type: ignore[attr-defined]  # the store of a worker of the test
             await w.start("r", parent)
-            await anyio.sleep(60)
+            await virtual_seconds(60)
             await w.process()
 
             assert await w.result("r") == 5.0
@@ -296,7 +296,7 @@ def test_a_child_that_its_parent_never_knew_of(backend: str) -> None:
 
             process.backend.faults = dies  # type: ignore[attr-defined]
             await w.start("r", parent)
-            await anyio.sleep(60)
+            await virtual_seconds(60)
             await (await _handle(w, "r")).cancel()
             await w.process()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 
 from durable import gather, map, select, sleep, timeout, wait_event
@@ -13,6 +12,7 @@ from durable.errors import UsageError, WaitTimeout
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import Process, World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import DAY, parked, pass_time
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -26,19 +26,19 @@ async def _crash_after(w: World, process: Process, part: str) -> None:
     """The worker dies once an object of that name is there; another comes 200 seconds later."""
     await w.until(lambda: any(part in name for name in w.there()))
     process.kill()
-    await anyio.sleep(200)
+    await virtual_seconds(200)
     await w.process()
 
 
 @a_step
 async def _slow(seconds: float) -> float:
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return seconds
 
 
 @a_step(attempts=1)
 async def _even(number: int) -> int:
-    await anyio.sleep(1)
+    await virtual_seconds(1)
     if number % 2:
         raise ValueError(number)
     return number
@@ -62,7 +62,7 @@ def test_select_over_event_and_timer(backend: str, sent: bool, won: str) -> None
             process = await w.process()
             await w.start("r", flow)
             if sent:
-                await anyio.sleep(30)
+                await virtual_seconds(30)
                 await _send(w, "ok", "yes")
             await _crash_after(w, process, "/takes/")
             if not sent:
@@ -159,9 +159,9 @@ def test_event_of_a_losing_wait_is_free_again(backend: str) -> None:
         async with world() as w:
             await w.process(always_park=False)
             await w.start("r", flow)
-            await anyio.sleep(after)
+            await virtual_seconds(after)
             await _send(w, "ok", "first")
-            await anyio.sleep(20)
+            await virtual_seconds(20)
             await _send(w, "ok", "second")
             return list(await w.result("r"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 
 from durable import gather, map, select, sleep, timeout, wait_event
@@ -13,6 +12,7 @@ from durable.errors import NotFound, StoreError
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import Process, World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import concerns
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -22,7 +22,7 @@ seen: list[list[Any]] = []  # what each execution of the program saw, in its ord
 
 @a_step
 async def _work(name: str) -> str:
-    await anyio.sleep(1)
+    await virtual_seconds(1)
     return name
 
 
@@ -91,13 +91,13 @@ async def _scenario(at: int, first_at: float) -> bool:
         dying = _Dying(w, at)
         await dying.first()
         await w.start("r", _program)
-        await anyio.sleep(first_at)
+        await virtual_seconds(first_at)
         await _send(w, "first", "one")
-        await anyio.sleep(8)
+        await virtual_seconds(8)
         await _send(w, "second", "two")
-        await anyio.sleep(20)
+        await virtual_seconds(20)
         await w.process()
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         await _send(w, "last", "three")
         result = await w.result("r")
 

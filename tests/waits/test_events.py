@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
 import pytest
 
 from durable import gather, wait_event
@@ -15,6 +14,7 @@ from durable.protocol import names
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import DAY, concerns, parked, pass_time, verbs
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -100,7 +100,7 @@ def test_events_are_kept_and_come_in_order(backend: str) -> None:
 
     @a_step
     async def pause() -> None:
-        await anyio.sleep(20)
+        await virtual_seconds(20)
 
     @a_workflow
     async def flow() -> list[str]:
@@ -114,9 +114,9 @@ def test_events_are_kept_and_come_in_order(backend: str) -> None:
             await w.process()
             await w.start("r", flow)
             await _send(w, "word", "one", "z")
-            await anyio.sleep(1)
+            await virtual_seconds(1)
             await _send(w, "word", "two", "a")
-            await anyio.sleep(60)
+            await virtual_seconds(60)
             assert not (await w.facts("r")).result  # the third wait got nothing twice
             await _send(w, "word", "three")
 
@@ -155,7 +155,7 @@ def test_event_or_deadline_is_decided_once(backend: str, sent_after: float) -> N
 
     @a_step
     async def long() -> None:
-        await anyio.sleep(30)
+        await virtual_seconds(30)
 
     @a_workflow
     async def flow() -> str:
@@ -170,11 +170,11 @@ def test_event_or_deadline_is_decided_once(backend: str, sent_after: float) -> N
         async with world() as w:
             process = await w.process()
             await w.start("r", flow)
-            await anyio.sleep(sent_after)
+            await virtual_seconds(sent_after)
             await _send(w, "word", "in time")
             await w.until(lambda: any("/takes/" in name for name in w.there()))
             process.kill()
-            await anyio.sleep(100)
+            await virtual_seconds(100)
             await w.process()
 
             assert await w.result("r") == ("in time" if sent_after < 60 else "too late")
@@ -217,9 +217,9 @@ def test_two_waits_compete(backend: str) -> None:
         async with world() as w:
             await w.process()
             await w.start("r", flow)
-            await anyio.sleep(1)
+            await virtual_seconds(1)
             await _send(w, "word", "one")
-            await anyio.sleep(30)
+            await virtual_seconds(30)
             await _send(w, "word", "two")
 
             assert sorted(await w.result("r")) == ["one", "two"]
@@ -249,9 +249,9 @@ def test_crash_at_each_write(backend: str) -> None:
             process.backend.faults = dies  # type: ignore[attr-defined]  # the store of a worker of the test
             await w.start("r", flow)
             for word in ("one", "two", "three"):
-                await anyio.sleep(3)
+                await virtual_seconds(3)
                 await _send(w, "word", word)
-            await anyio.sleep(30)
+            await virtual_seconds(30)
             await w.process()
             assert await w.result("r") == ["one", "two", "three"]
             return written >= crash_at
@@ -304,7 +304,7 @@ def test_an_unfit_event_is_an_error_of_its_wait(backend: str) -> None:
             await w.process()
             await w.start("r", flow)
             await _send(w, "approval", "yes", "k")
-            await anyio.sleep(1)
+            await virtual_seconds(1)
             await _send(w, "approval", {"by": "ann", "limit": 1})
 
             said, by = await w.result("r")
@@ -349,7 +349,7 @@ def test_large_events(backend: str) -> None:
             await w.process()
             await w.start("r", flow)
             await _send(w, "text", text)
-            await anyio.sleep(30)
+            await virtual_seconds(30)
             await _send(w, "text", text + "y")
 
             assert await w.result("r") == [20_000, 20_001]

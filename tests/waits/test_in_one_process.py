@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from durable import connect, errors, select, sleep, step, sync, timeout, wait_event, workflow
+from tests.facts import becomes_true
 from tests.runtime.clocks import BACKENDS, run_with_threads
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -99,14 +100,12 @@ def test_a_sync_workflow_waits(backend: str, tmp_path: Path) -> None:
     """Every word has its blocking twin: sleep, event, select, child, deadline."""
 
     async def main(client: Any) -> None:
+        async def is_there() -> bool:
+            return [run.id async for run in client.list()] == ["s"]
+
         async def send() -> None:
-            while True:
-                try:
-                    await (await client.get("s")).send("go", 7)
-                except errors.NotFound:
-                    await anyio.sleep(0.01)
-                else:
-                    return
+            await becomes_true(is_there)
+            await (await client.get("s")).send("go", 7)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(send)

@@ -16,6 +16,7 @@ from durable.runtime import timers
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import DAY, concerns, parked, pass_time, stop
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -63,7 +64,7 @@ def test_until_idle_leaves_parked_runs(backend: str) -> None:
             await process.gone.wait()
             assert names.marker("default", "r") not in w.there()
 
-            await anyio.sleep(31 * DAY)
+            await virtual_seconds(31 * DAY)
             late = await w.process(until_idle=True)
             await late.gone.wait()
             assert await w.result("r") == "a month later"
@@ -80,7 +81,7 @@ def test_another_worker_wakes_it(backend: str) -> None:
             first = await w.process()
             await parked(w)
             first.kill()
-            await anyio.sleep(29.99 * DAY)
+            await virtual_seconds(29.99 * DAY)
             for _ in range(3):
                 await w.process()
 
@@ -96,13 +97,13 @@ def test_a_body_in_flight_forbids_the_park(backend: str) -> None:
 
     @a_step
     async def long() -> str:
-        await anyio.sleep(100)
+        await virtual_seconds(100)
         return "long"
 
     @a_workflow
     async def flow() -> list[Any]:
         async def own() -> str:
-            await anyio.sleep(120)  # no durable wait: parked, it would begin anew
+            await virtual_seconds(120)  # no durable wait: parked, it would begin anew
             return "own"
 
         return list(await gather(sleep("1h"), long(), own()))
@@ -111,9 +112,9 @@ def test_a_body_in_flight_forbids_the_park(backend: str) -> None:
         async with world() as w:
             await w.process(always_park=True)
             await w.start("r", flow)
-            await anyio.sleep(115)
+            await virtual_seconds(115)
             assert names.marker("default", "r") in w.there()
-            await anyio.sleep(20)
+            await virtual_seconds(20)
             assert names.marker("default", "r") not in w.there()
 
     run(backend, main)
@@ -169,7 +170,7 @@ def test_drained_while_waiting_in_place(backend: str) -> None:
         async with world() as w:
             process = await w.process()
             await w.start("r", flow)
-            await anyio.sleep(3)
+            await virtual_seconds(3)
             await stop(process)
             assert not (await w.facts("r")).result
             await w.process()
@@ -238,7 +239,7 @@ def test_a_run_that_is_woken_too_early_is_not_lost(backend: str) -> None:
             due = (await w.facts("r")).waits[0].due
             assert due is not None
             await stop(process)
-            await anyio.sleep(due - 0.0001 - w.store.now())
+            await virtual_seconds(due - 0.0001 - w.store.now())
             (hint,) = [stored async for stored in w.store.list(names.TIMERS)]
             assert (await timers.promote(w.store, hint)).woken
             await w.process()

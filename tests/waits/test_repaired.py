@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 
 from durable import gather, sleep, wait_event, workflow
@@ -17,6 +16,7 @@ from tests.client.dying import MODES, Mode, dies
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import ONCE, a_step, a_workflow
 from tests.runtime.world import HOUR, World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import DAY, parked, pass_time
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -238,7 +238,7 @@ def test_a_fork_sleeps_after_its_own_past(backend: str) -> None:
             await w.start("r", flow)
             await parked(w)
             process.worker.stop()
-            await anyio.sleep(3 * DAY)
+            await virtual_seconds(3 * DAY)
             begun = w.store.now()
             await _Repair(w.store).fork("r", "_does.2", new_id="f")
             await w.process()
@@ -264,7 +264,7 @@ def test_exported_events_are_in_the_order_of_their_sending(backend: str) -> None
             handle = await _handle(w, "r")
             for key in "zya":
                 await handle.send("other", key, key=key)
-                await anyio.sleep(1)
+                await virtual_seconds(1)
 
             archive = archives.read(await archives.export(w.store, "r"))
 
@@ -372,7 +372,7 @@ def test_a_skipped_wait_goes_on_where_it_stands(backend: str) -> None:
         async with world() as w:
             await w.process()
             await w.start("r", flow)
-            await anyio.sleep(3)
+            await virtual_seconds(3)
 
             await _Repair(w.store).skip("r", "event-go.1", "by hand")
 
@@ -443,7 +443,7 @@ def test_an_owned_child_of_a_given_id_ends_before_it_is_started_anew(
             await w.process()
 
             while (child := await _handle(w, "given")).instance == old.instance:
-                await anyio.sleep(1)
+                await virtual_seconds(1)
             assert str(await old.status()) == "cancelled"
             await child.send("go", "went")
             assert await w.result("r") == "went"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 
-import anyio
 import pytest
 
 from durable import gather, map, select, sleep, timeout, wait_event
@@ -15,6 +14,7 @@ from durable.store import Store
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import parked, stop
 from tests.waits.test_events import _send
 
@@ -143,7 +143,7 @@ def test_a_retry_shows_what_it_waits_for_again(backend: str) -> None:
             assert await w.result("r") == "nothing there"
             broken = False
             await _Repair(w.store).retry("r")
-            await anyio.sleep(60)
+            await virtual_seconds(60)
             await parked(w)
             assert [path for path, _ in await _open(w)] == ["event-ok.1"]
 

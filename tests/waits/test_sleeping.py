@@ -15,6 +15,7 @@ from durable.testing.virtual import EPOCH
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import DAY, parked, pass_time, verbs
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -74,17 +75,17 @@ def test_parked_run_costs_nothing(backend: str) -> None:
 
     async def idle_cost(w: World) -> int:
         before = _class_a(w)
-        await anyio.sleep(10 * 60)
+        await virtual_seconds(10 * 60)
         return _class_a(w) - before
 
     async def main() -> None:
         async with world() as w:
             process = await w.process()
-            await anyio.sleep(120)
+            await virtual_seconds(120)
             idle = await idle_cost(w)
             await w.start("r", flow)
             hints = await parked(w)
-            await anyio.sleep(120)
+            await virtual_seconds(120)
 
             assert len(hints) == 1
             assert not process.worker.runners
@@ -221,7 +222,7 @@ def test_deadline_survives_crashes(backend: str) -> None:
             process = await w.process()
             await w.start("r", flow)
             for _ in range(5):
-                await anyio.sleep(20)
+                await virtual_seconds(20)
                 process.kill()
                 process = await w.process()
 
@@ -236,7 +237,7 @@ def test_order_of_sleeps_is_recorded(backend: str) -> None:
 
     @a_step
     async def work() -> None:
-        await anyio.sleep(2)
+        await virtual_seconds(2)
 
     @a_workflow
     async def flow() -> list[str]:
@@ -256,7 +257,7 @@ def test_order_of_sleeps_is_recorded(backend: str) -> None:
         async with world() as w:
             process = await w.process()
             await w.start("r", flow)
-            await anyio.sleep(50)
+            await virtual_seconds(50)
             process.kill()
             await w.process()
             live = await w.result("r")

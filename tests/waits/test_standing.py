@@ -14,6 +14,7 @@ from durable.protocol import names
 from tests.runtime.clocks import BACKENDS, run
 from tests.runtime.runs import a_step, a_workflow
 from tests.runtime.world import World, world
+from tests.virtual_time import virtual_seconds
 from tests.waits.long import concerns, parked
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
 @a_step
 async def _work(seconds: float) -> float:
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return seconds
 
 
@@ -33,7 +34,7 @@ async def _stays(w: World, seconds: float) -> None:
     """The run is not parked in that time."""
     with anyio.move_on_after(seconds):
         while True:
-            await anyio.sleep(1)
+            await virtual_seconds(1)
             assert not _is_parked(w)
 
 
@@ -79,9 +80,9 @@ def test_a_step_in_a_task_of_user_code_forbids_it(backend: str) -> None:
         async with world() as w:
             await w.process()
             await w.start("r", flow)
-            await anyio.sleep(3)
+            await virtual_seconds(3)
             await _stays(w, 30)
-            await anyio.sleep(15)
+            await virtual_seconds(15)
             assert _is_parked(w)
             assert await w.result("r") == "done"
 
@@ -156,7 +157,7 @@ def test_an_event_wait_stands_ten_seconds_first(backend: str, mode: str) -> None
             await w.until(lambda: any("/waits/" in name for name in w.there()))
             if mode == "normal":
                 await _stays(w, 8)
-            await anyio.sleep(4)
+            await virtual_seconds(4)
             assert _is_parked(w)
 
     run(backend, main)
