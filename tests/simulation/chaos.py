@@ -13,6 +13,7 @@ from tests.simulation import flows
 from tests.simulation.coordination import mix
 from tests.simulation.programs import any_program
 from tests.simulation.scenarios import cancel, send
+from tests.virtual_time import virtual_seconds
 
 HOURS_48 = 48 * 3600.0
 SHARING = 0.35  # of the schedules have locks, slots, ticks, keys and effects, too
@@ -46,9 +47,9 @@ async def chaos(world: World) -> None:
     starts = [world.ask(_start(world, f"run{i}")) for i in range(chance.randint(1, 5))]
     shared = [world.ask(part) for part in mix.parts(world)] if shares else []
     for _ in range(chance.randint(0, 4)):
-        await asyncio.sleep(chance.uniform(0, 8))
+        await virtual_seconds(chance.uniform(0, 8))
         _befall(world, chance, options)
-    await asyncio.sleep(chance.uniform(0, 10))
+    await virtual_seconds(chance.uniform(0, 10))
     world.heal()
     await asyncio.gather(*starts, *shared)
     # One worker lives, whatever became of the others.
@@ -62,7 +63,7 @@ async def chaos(world: World) -> None:
 
 async def _start(world: World, run: str) -> None:
     chance = world.chance
-    await asyncio.sleep(chance.choice([0.0, chance.uniform(0, 10)]))
+    await virtual_seconds(chance.choice([0.0, chance.uniform(0, 10)]))
     kind = chance.choice(["program"] * 4 + ["ordinary"] * 4 + ["special"] * 3)
     if kind == "program":
         await world.start(any_program, run, chance.getrandbits(32))
@@ -75,7 +76,7 @@ async def _start(world: World, run: str) -> None:
     else:
         await _start_special(world, run)
     if chance.random() < 0.15:
-        await asyncio.sleep(chance.uniform(0, 6))
+        await virtual_seconds(chance.uniform(0, 6))
         await cancel(world, run)
 
 

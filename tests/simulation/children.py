@@ -5,7 +5,6 @@ To import it registers its scenarios.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import durable
@@ -17,6 +16,7 @@ from tests.simulation import flows
 from tests.simulation.flows import QUICK, flow, work
 from tests.simulation.scenarios import begun, cancelled, one, scenario
 from tests.simulation.witness import Body, Witness
+from tests.virtual_time import virtual_seconds
 
 
 @step(name="sim.crunch", process=True, retry=QUICK)
@@ -98,7 +98,7 @@ async def process_step_of_a_zombie(world: World) -> None:
     first.machine.stop(30.0)
     world.fleet(2, flows.code())
     await world.ended("run")
-    await asyncio.sleep(20)
+    await virtual_seconds(20)
 
 
 @scenario

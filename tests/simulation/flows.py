@@ -17,6 +17,7 @@ from durable.errors import OutcomeUnknown
 from durable.protocol.retries import Retry
 from durable.testing.simulation.world import who, world
 from tests.simulation.witness import Body, Witness
+from tests.virtual_time import virtual_seconds
 
 LARGE = 9_000  # characters: too much to be listed with the run
 QUICK = Retry(attempts=3, first=0.4)
@@ -27,7 +28,7 @@ QUICK = Retry(attempts=3, first=0.4)
 @step(name="sim.work", retry=QUICK)
 async def work(slot: str, size: int = 0) -> str:
     body = Body(slot)
-    await anyio.sleep(body.seconds)
+    await virtual_seconds(body.seconds)
     return body.value(size)
 
 
@@ -40,7 +41,7 @@ def toil(slot: str) -> str:
 async def flaky(slot: str, failures: int) -> str:
     """Succeeds after so many failed attempts."""
     body = Body(slot)
-    await anyio.sleep(body.seconds)
+    await virtual_seconds(body.seconds)
     if durable.current().attempt <= failures:
         raise body.error()
     return body.value()
@@ -50,14 +51,14 @@ async def flaky(slot: str, failures: int) -> str:
 async def fatal(slot: str) -> str:
     """Fails once, for good."""
     body = Body(slot)
-    await anyio.sleep(body.seconds)
+    await virtual_seconds(body.seconds)
     raise body.error(Fatal)
 
 
 @step(name="sim.long")
 async def long(slot: str, seconds: float) -> str:
     body = Body(slot)
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return body.value()
 
 
@@ -65,9 +66,9 @@ async def long(slot: str, seconds: float) -> str:
 async def deadly(slot: str) -> str:
     """Kills its process."""
     Body(slot)
-    await anyio.sleep(0.05)
+    await virtual_seconds(0.05)
     world().machines[who()].kill()
-    await anyio.sleep(1)
+    await virtual_seconds(1)
     raise AssertionError("the dead go no further")
 
 
@@ -87,7 +88,7 @@ async def telling(slot: str) -> str:
     done = durable.current().heartbeat_details or 0
     assert isinstance(done, int)
     for part in range(done, 4):
-        await anyio.sleep(0.7)
+        await virtual_seconds(0.7)
         durable.current().heartbeat(part + 1)
         durable.publish("part", part + 1)
     return body.value()
@@ -332,14 +333,14 @@ async def listeners(w: Witness, events: int, timeout: float | None) -> Any:
 @step(name="sim.unbook", retry=QUICK)
 async def unbook(slot: str) -> str:
     body = Body(f"undo-{slot}")
-    await anyio.sleep(body.seconds)
+    await virtual_seconds(body.seconds)
     return body.value()
 
 
 @step(name="sim.book", retry=QUICK, undo=unbook)
 async def book(slot: str) -> str:
     body = Body(slot)
-    await anyio.sleep(body.seconds)
+    await virtual_seconds(body.seconds)
     return body.value()
 
 
@@ -356,7 +357,7 @@ async def bookings(w: Witness, width: int, fails: bool) -> Any:
 @step(name="sim.once", at_most_once=True)
 async def once(slot: str) -> str:
     body = Body(f"once-{slot}")
-    await anyio.sleep(body.seconds)
+    await virtual_seconds(body.seconds)
     return body.value()
 
 
@@ -374,7 +375,7 @@ async def onces(w: Witness, width: int) -> Any:
 async def tardy(slot: str) -> str:
     """Quick in the first epoch, slow in later ones."""
     body = Body(slot)
-    await anyio.sleep(0.1 if body.place.epoch == 1 else 25.0)
+    await virtual_seconds(0.1 if body.place.epoch == 1 else 25.0)
     return body.value()
 
 

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-import anyio
 import msgspec
 
 import durable
@@ -27,12 +26,13 @@ from tests.simulation.flows import flow, work
 from tests.simulation.planted import bug, replaced
 from tests.simulation.scenarios import one, scenario
 from tests.simulation.witness import Body, Witness
+from tests.virtual_time import virtual_seconds
 
 
 @step(name="sim.cheap", durability="group")
 async def cheap(slot: str, seconds: float = 0.0) -> str:
     body = Body(slot)
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
     return body.value()
 
 
@@ -91,7 +91,7 @@ async def cheap_steps_of_many_owners(world: World) -> None:
     world.fleet(3, flows.code())
     await world.start(slowly_cheap, "run", 6)
     for seconds in (2.0, 26.0):
-        await anyio.sleep(seconds)
+        await virtual_seconds(seconds)
         for member in world.alive[:2]:
             if member.worker.runners:
                 member.machine.kill()

@@ -6,11 +6,10 @@ them when a process ends, is the simulation's.
 
 from __future__ import annotations
 
-import asyncio
-
 from durable.testing.simulation.world import Member, World
 from tests.simulation import flows
 from tests.simulation.scenarios import begun, scenario
+from tests.virtual_time import virtual_seconds
 
 
 async def beside(world: World, neighbours: str) -> Member:
@@ -19,7 +18,7 @@ async def beside(world: World, neighbours: str) -> Member:
     world.fleet(2, flows.code(), runtime_folder=world.host(neighbours))
     await world.start(flows.slow, "run", 9.0)
     await begun(world, first, "long")
-    await asyncio.sleep(4)
+    await virtual_seconds(4)
     return first
 
 
@@ -52,4 +51,4 @@ async def stopped_is_not_dead(world: World) -> None:
     if (member := holder(world)) is not None:
         member.machine.stop(30.0)
     await world.ended("run")
-    await asyncio.sleep(20)
+    await virtual_seconds(20)

@@ -5,7 +5,6 @@ To import it registers its scenarios.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.simulation import flows
 from tests.simulation.flows import QUICK
 from tests.simulation.scenarios import begun, cancelled, heard, one, scenario
 from tests.simulation.witness import Body, Witness
+from tests.virtual_time import virtual_seconds
 
 
 @step(name="sim.drudge", retry=QUICK)
@@ -163,7 +163,7 @@ async def sync_zombie(world: World) -> None:
     first.machine.stop(30.0)
     world.fleet(2, flows.code())
     await world.ended("run")
-    await asyncio.sleep(20)
+    await virtual_seconds(20)
 
 
 @scenario

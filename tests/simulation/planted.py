@@ -32,6 +32,7 @@ from durable.runtime.waits import Waits
 from durable.store import Page, Refused, Store, Stored, Written
 from durable.testing.simulation.machines import Machine
 from durable.testing.simulation.world import World
+from tests.virtual_time import virtual_seconds
 
 Bug = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -144,7 +145,7 @@ def result_before_the_last_record() -> Iterator[None]:
             return await true(self, create, record, branch)
 
         async def apart() -> None:
-            await anyio.sleep(0.1)
+            await virtual_seconds(0.1)
             await create(record)
 
         self.spawn(apart)

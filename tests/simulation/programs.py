@@ -19,6 +19,7 @@ from durable.runtime.scopes import Scope, here
 from tests.runtime.harness import described, leaves, sub, through
 from tests.runtime.programs import program
 from tests.simulation.witness import Body, Witness
+from tests.virtual_time import virtual_seconds
 
 
 def _body(name: str) -> Body:
@@ -29,21 +30,21 @@ def _body(name: str) -> Body:
 @step(name="sim.s", retry=Retry(attempts=3, first=0.5))
 async def _s(i: int, log: str = "") -> str:
     body = _body(f"s{i}")
-    await anyio.sleep(body.seconds)
+    await virtual_seconds(body.seconds)
     return body.value()
 
 
 @step(name="sim.f", attempts=1)
 async def _f(i: int) -> str:
     body = _body(f"f{i}")
-    await anyio.sleep(body.seconds)
+    await virtual_seconds(body.seconds)
     raise body.error()
 
 
 @step(name="sim.r", retry=Retry(attempts=3, first=1.0, factor=2.0))
 async def _r(i: int) -> str:
     body = _body(f"r{i}")
-    await anyio.sleep(body.seconds)
+    await virtual_seconds(body.seconds)
     if durable.current().attempt == 1:
         raise body.error()
     return body.value()

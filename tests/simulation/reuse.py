@@ -5,7 +5,6 @@ To import it registers its scenarios.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from durable.client import Client
@@ -16,6 +15,7 @@ from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import World
 from tests.simulation import flows
 from tests.simulation.scenarios import scenario, send
+from tests.virtual_time import virtual_seconds
 
 
 def late(world: World, which: Callable[[Sent], bool], fault: Fault) -> None:
@@ -40,7 +40,7 @@ async def purge_and_start_again(world: World) -> None:
         reply = await world.client("purge", talk, "run")
         if reply.value is not None or isinstance(reply.error, NotFound):
             break
-        await asyncio.sleep(1)
+        await virtual_seconds(1)
     await world.start(flows.sequence, "run", 3)
     await world.ended("run")
 

@@ -18,6 +18,7 @@ from durable.testing.simulation.faults import Fault
 from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import Member, World
 from tests.simulation import flows
+from tests.virtual_time import virtual_seconds
 
 SCENARIOS: dict[str, Callable[[World], Awaitable[None]]] = {}
 
@@ -196,7 +197,7 @@ async def zombie(world: World) -> None:
     first.machine.stop(30.0)
     world.fleet(2, flows.code())
     await world.ended("run")
-    await asyncio.sleep(20)
+    await virtual_seconds(20)
 
 
 @scenario
@@ -207,7 +208,7 @@ async def sweepers_race(world: World) -> None:
     await world.start(flows.sequence, "other", 3)
     await begun(world, first, "long")
     world.fleet(3, flows.code())
-    await asyncio.sleep(1)
+    await virtual_seconds(1)
     first.machine.kill()
     await world.ended("run", "other")
 
@@ -257,7 +258,7 @@ async def parked_sleep(world: World) -> None:
 async def send(world: World, run: str, values: list[str], pauses: list[float]) -> None:
     """Send events, each until it is known to be accepted or too late."""
     for value, pause in zip(values, pauses, strict=True):
-        await asyncio.sleep(pause)
+        await virtual_seconds(pause)
 
         async def talk(client: Client, value: str = value) -> str:
             handle = await client.get(run)
@@ -267,7 +268,7 @@ async def send(world: World, run: str, values: list[str], pauses: list[float]) -
             reply = await world.client("send", talk, run)
             if reply.value is not None or world.result(run):
                 break
-            await asyncio.sleep(1)
+            await virtual_seconds(1)
 
 
 async def heard(world: World, workflow: Any, timeout: float | None, pauses: list[float]) -> None:
@@ -311,13 +312,13 @@ async def cancel(world: World, run: str) -> None:
         reply = await world.client("cancel", talk, run)
         if reply.value is not None or world.result(run):
             return
-        await asyncio.sleep(1)
+        await virtual_seconds(1)
 
 
 async def cancelled(world: World, workflow: Any, *args: Any, after: float) -> None:
     world.fleet(2, flows.code())
     await world.start(workflow, "run", *args)
-    await asyncio.sleep(after)
+    await virtual_seconds(after)
     await cancel(world, "run")
     await world.ended("run")
 
@@ -398,7 +399,7 @@ async def purged_and_started_again(world: World) -> None:
         reply = await world.client("purge", talk, "run")
         if reply.value is not None or isinstance(reply.error, NotFound):
             break
-        await asyncio.sleep(1)
+        await virtual_seconds(1)
     await world.start(flows.sequence, "run", 2)
     await world.ended("run")
 
@@ -444,7 +445,7 @@ async def restart(world: World, talk: Callable[[Client], Awaitable[str]]) -> Non
         if world.instance("run") != first:
             await world.start(flows.doomed, "run", 1)
             return
-        await asyncio.sleep(1)
+        await virtual_seconds(1)
 
 
 def unless_history(world: World, until: float) -> None:
@@ -477,7 +478,7 @@ async def late_record(world: World) -> None:
     world.fleet(2, flows.code())
     await world.start(flows.latecomer, "run", 8.0)
     await world.until(lambda: handed(world, "long"), "the second owner to be handed something")
-    await asyncio.sleep(12.0)
+    await virtual_seconds(12.0)
     for member in world.alive:
         if member.worker.runners:
             member.machine.kill()

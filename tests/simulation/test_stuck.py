@@ -7,6 +7,7 @@ import asyncio
 from durable.testing.simulation.machines import Machine
 from durable.testing.simulation.world import World, simulate
 from tests.simulation.checker import check
+from tests.virtual_time import virtual_seconds
 
 
 def test_what_never_happens_is_told() -> None:
@@ -39,7 +40,7 @@ def test_a_blocked_loop_is_told_when_it_runs_again() -> None:
             wake(lambda: heard.append((loop.now, loop._running_strand.name)))
 
         await machine.run(owner())
-        await asyncio.sleep(10)
+        await virtual_seconds(10)
 
     simulate(1, scenario)
 

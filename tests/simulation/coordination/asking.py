@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import unquote
@@ -10,6 +9,7 @@ from urllib.parse import unquote
 from durable.client import Client
 from durable.errors import NotFound
 from durable.testing.simulation.world import World
+from tests.virtual_time import virtual_seconds
 
 BETWEEN = 0.4  # seconds between two starts whose order counts
 
@@ -20,7 +20,7 @@ async def ask(world: World, what: str, talk: Callable[[Client], Awaitable[Any]])
         reply = await world.client(what, talk)
         if reply.value is not None or isinstance(reply.error, NotFound):
             return reply.value
-        await asyncio.sleep(1)
+        await virtual_seconds(1)
     return None
 
 
@@ -28,7 +28,7 @@ async def one_by_one(world: World, *starts: tuple[Any, str, tuple[Any, ...]]) ->
     """Start runs so that the order of their starts is beyond doubt; returns their ids."""
     for workflow, run, args in starts:
         await world.start(workflow, run, *args)
-        await asyncio.sleep(BETWEEN)
+        await virtual_seconds(BETWEEN)
     return [run for _, run, _ in starts]
 
 

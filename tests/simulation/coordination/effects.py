@@ -13,6 +13,7 @@ from tests.simulation.coordination import flows as shared
 from tests.simulation.coordination.asking import ask, unfinished
 from tests.simulation.coordination.schedules import all_over, change, scheduled
 from tests.simulation.scenarios import scenario
+from tests.virtual_time import virtual_seconds
 
 
 async def keyed(world: World, run: str, key: str, width: int) -> None:
@@ -66,7 +67,7 @@ async def outbox(world: World) -> None:
     producers = []
     for value, key in enumerate("abcaabcaba", start=1):
         producers.append(world.ask(produce(world, key, value)))
-        await asyncio.sleep(0.6)
+        await virtual_seconds(0.6)
     await asyncio.gather(*producers)
     await world.until(lambda: not _pending(world), "the outbox to be empty")
     await change(world, "drain", "pause")

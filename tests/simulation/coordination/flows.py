@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import anyio
-
 import durable
 from durable import Queue, step
 from durable.errors import DurableError, OutcomeUnknown
@@ -15,6 +13,7 @@ from durable.testing.simulation.network import Wire
 from durable.testing.simulation.world import SimulatedClient, who, world
 from tests.simulation.flows import LIMITED, QUICK, flow, long, work
 from tests.simulation.witness import Body, Witness
+from tests.virtual_time import virtual_seconds
 
 WIDE = Queue("wide", concurrency=2)
 KEPT = Queue("kept", concurrency=1, keep_slot=True)
@@ -131,7 +130,7 @@ async def mail(to: str) -> str:
     there.tokens += 1
     number = there.tokens
     there.history.add(who(), "effect", key=to, number=number)
-    await anyio.sleep(0.2)
+    await virtual_seconds(0.2)
     there.history.add(who(), "effected", key=to, number=number)
     return f"mail {number} to {to}"
 
@@ -169,7 +168,7 @@ async def drain(slot: str, batch: int) -> str:
         async with client_here() as client:
             found = [doc async for doc in client.docs.list("outbox/")][:batch]
             for doc in found:
-                await anyio.sleep(0.5)
+                await virtual_seconds(0.5)
                 body.world.history.add(who(), "drained", key=doc.key, value=doc.value)
                 await client.doc(doc.key).delete(doc.generation)
     except DurableError as e:

@@ -12,6 +12,7 @@ from tests.simulation import flows
 from tests.simulation.coordination import flows as shared
 from tests.simulation.coordination.asking import ask, unfinished
 from tests.simulation.scenarios import scenario
+from tests.virtual_time import virtual_seconds
 
 HOURS = 3600.0
 
@@ -24,7 +25,7 @@ async def hold(world: World, key: str, number: int, at: float = 0.0) -> None:
         handle = await client.start(options, key, number)
         return [key, number, handle.id, handle.instance]
 
-    await asyncio.sleep(at)
+    await virtual_seconds(at)
     await ask(world, f"held {key} {number}", talk)
 
 

@@ -14,6 +14,7 @@ from tests.simulation import flows
 from tests.simulation.coordination import flows as shared
 from tests.simulation.coordination.asking import BETWEEN, ask, one_by_one, unfinished
 from tests.simulation.scenarios import begun, cancel, result, scenario
+from tests.virtual_time import virtual_seconds
 
 
 async def contended(world: World, workflow: Any, *, holder: Any = shared.waiting) -> None:
@@ -35,7 +36,7 @@ async def crowd(world: World, workflow: Any) -> None:
     world.fleet(2, flows.code())
     starts = [world.ask(start_or_join(world, workflow, f"run{i}")) for i in range(3)]
     await asyncio.gather(*starts)
-    await asyncio.sleep(BETWEEN)
+    await virtual_seconds(BETWEEN)
     await start_or_join(world, workflow, "late")
     await world.until(lambda: not unfinished(world), "the runs to end")
 
@@ -148,7 +149,7 @@ async def lock_of_a_zombie(world: World) -> None:
     world.fleet(2, flows.code())
     await world.start(shared.queueing, "next", "key", 6)
     await world.ended("holder", "next")
-    await asyncio.sleep(10)
+    await virtual_seconds(10)
 
 
 @scenario

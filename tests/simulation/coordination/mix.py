@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.simulation.coordination.asking import ask, unfinished
 from tests.simulation.coordination.effects import keyed, produce
 from tests.simulation.coordination.schedules import all_over, change, scheduled
 from tests.simulation.scenarios import cancel
+from tests.virtual_time import virtual_seconds
 
 QUEUES = ("default", "narrow", shared.WIDE.name, shared.KEPT.name, shared.SLOWLY.name)
 SCHEDULED = "chance"
@@ -42,7 +42,7 @@ async def ended(world: World) -> None:
 
 
 async def _soon(world: World) -> None:
-    await asyncio.sleep(world.chance.choice([0.0, world.chance.uniform(0, 10)]))
+    await virtual_seconds(world.chance.choice([0.0, world.chance.uniform(0, 10)]))
 
 
 def _nap(world: World) -> float:
@@ -57,7 +57,7 @@ async def _single(world: World, run: str) -> None:
     # A client may be told that another run goes on, so that there is none of its own.
     told = await _started(world, workflow, run, key, world.chance.randint(1, 3), _nap(world))
     if told and world.chance.random() < 0.2:
-        await asyncio.sleep(world.chance.uniform(0, 6))
+        await virtual_seconds(world.chance.uniform(0, 6))
         await cancel(world, told)
 
 
@@ -79,7 +79,7 @@ async def _queued(world: World, run: str) -> None:
     priority = world.chance.choice([0, 0, -1])
     await world.start(workflow, run, world.chance.randint(1, 2), _nap(world), priority=priority)
     if world.chance.random() < 0.15:
-        await asyncio.sleep(world.chance.uniform(0, 6))
+        await virtual_seconds(world.chance.uniform(0, 6))
         await cancel(world, run)
 
 
@@ -112,7 +112,7 @@ async def _schedule(world: World) -> None:
     overlap: Any = world.chance.choice(["skip", "queue", "cancel-old", "allow"])
     busy, nap = world.chance.choice([0.5, 6.0, 12.0]), world.chance.choice([0.0, 0.0, 13.0])
     await scheduled(world, SCHEDULED, every(seconds, overlap=overlap), busy, nap)
-    await asyncio.sleep(world.chance.uniform(10, 30))
+    await virtual_seconds(world.chance.uniform(10, 30))
 
 
 PARTS: dict[str, Callable[[World, str], Part]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from durable.client import Client
@@ -13,6 +12,7 @@ from tests.simulation import flows
 from tests.simulation.coordination import flows as shared
 from tests.simulation.coordination.asking import BETWEEN, ask, one_by_one
 from tests.simulation.scenarios import begun, cancel, scenario
+from tests.virtual_time import virtual_seconds
 
 
 def serving(world: World, *queues: str, workers: int = 2, **options: Any) -> None:
@@ -46,7 +46,7 @@ async def queue_by_priority(world: World) -> None:
     runs = ["plain", "urgent", "idle"]
     for run, priority in zip(runs, (0, -5, 5), strict=True):
         await world.start(flows.in_turn, run, 1, priority=priority)
-        await asyncio.sleep(BETWEEN)
+        await virtual_seconds(BETWEEN)
     await world.ended("holder", *runs)
 
 
@@ -88,7 +88,7 @@ async def queue_paused(world: World) -> None:
     await world.until(lambda: entered(world, "holder"), "the holder to have begun")
     await pause(world, True, queue="narrow")
     runs = await one_by_one(world, *[(flows.in_turn, f"run{i}", (1,)) for i in range(2)])
-    await asyncio.sleep(6)
+    await virtual_seconds(6)
     await pause(world, False, queue="narrow")
     await world.ended("holder", *runs)
 
@@ -100,7 +100,7 @@ async def workflow_paused(world: World) -> None:
     world.fleet(2, flows.code())
     await world.start(flows.sequence, "paused", 1)
     await world.start(flows.nested, "free", 1)
-    await asyncio.sleep(80)
+    await virtual_seconds(80)
     await world.ended("free")
     await pause(world, False, workflow="sim.sequence")
     await world.ended("paused")
@@ -128,7 +128,7 @@ async def queue_of_a_zombie(world: World) -> None:
     serving(world, "narrow")
     await world.start(flows.in_turn, "run1", 6)
     await world.ended("run0", "run1")
-    await asyncio.sleep(10)
+    await virtual_seconds(10)
 
 
 @scenario

@@ -21,6 +21,7 @@ from tests.simulation import flows
 from tests.simulation.coordination import flows as shared
 from tests.simulation.coordination.asking import ask
 from tests.simulation.scenarios import scenario
+from tests.virtual_time import virtual_seconds
 
 
 async def scheduled(
@@ -175,7 +176,7 @@ async def ticks_caught_up(world: World) -> None:
     await scheduled(world, "none", every(minute, catch_up="skip"))
     await scheduled(world, "two", every(minute, catch_up=2, overlap="allow"))
     await scheduled(world, "all", every(minute, catch_up="all", overlap="queue"))
-    await asyncio.sleep(330)
+    await virtual_seconds(330)
     world.fleet(2, flows.code())
     for name in ("latest", "none", "two", "all"):
         await ticked(world, name, 5, EVER)
@@ -205,7 +206,7 @@ async def ticks_paused(world: World) -> None:
     world.fleet(2, flows.code())
     await world.until(lambda: decided(world, "plain") >= 1, "the first tick")
     await change(world, "plain", "pause")
-    await asyncio.sleep(15)
+    await virtual_seconds(15)
     await change(world, "plain", "resume")
     await ticked(world, "plain", decided(world, "plain") + 1)
 
