@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 import time
 from collections.abc import Callable
@@ -10,10 +11,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests import virtual_time
 from tests.runtime import clocks
+from tests.virtual_time import virtual_seconds
 from tests.wall_time import watching
 
 BRIEF = 0.002  # seconds
+SLEEPERS = {"anyio", "asyncio", "time", "trio"}
 ROOT = Path(__file__).parent
 
 
@@ -24,11 +28,11 @@ def in_thread(work: Callable[[], object], name: str = "some thread") -> None:
 
 
 def sleep() -> None:
-    time.sleep(BRIEF)
+    time.sleep(BRIEF)  # real: it is to be noticed
 
 
 def loop(backend: str) -> None:
-    anyio.run(anyio.sleep, BRIEF, backend=backend)
+    anyio.run(anyio.sleep, BRIEF, backend=backend)  # real: it is to be noticed
 
 
 WAYS: dict[str, Callable[[], object]] = {
@@ -65,7 +69,7 @@ def test_a_wait_for_a_fact_is_not(backend: str) -> None:
             await anyio.to_thread.run_sync(int)
 
     async def hours() -> None:
-        await anyio.sleep(3600)
+        await virtual_seconds(3600)
 
     with watching(longest=0) as watch:
         told = threading.Event()
@@ -78,18 +82,59 @@ def test_a_wait_for_a_fact_is_not(backend: str) -> None:
         assert watch.take() == []
 
 
-def test_no_test_sleeps_in_its_source() -> None:
-    """What tests run in other processes is not watched: there is no word of it in their text.
+@pytest.mark.parametrize("backend", clocks.BACKENDS)
+def test_virtual_seconds_pass_on_no_real_clock(backend: str) -> None:
+    """Hours of them take none; on the machine's clock there is an error, and the test is told."""
+    clocks.run(backend, lambda: virtual_seconds(3600))
 
-    The crash harness lets real leases run out; it is no test.
+    async def passes() -> None:
+        await virtual_seconds(5)
+
+    with pytest.raises(AssertionError, match="5 s would pass for real"):
+        anyio.run(passes, backend=backend)
+    (told,) = virtual_time.refused()
+
+    assert "test_wall_time.py" in told
+    assert virtual_time.refused() == []
+
+
+def test_what_sleeps_for_real_says_why() -> None:
+    """Beside it, after `# real:`; what is virtual is `virtual_seconds`.
+
+    What tests run in other processes is not watched, so this looks at their text.
     """
-    allowed = {"facts.py", "wall_time.py", "test_wall_time.py"}
     found = [
-        str(file.relative_to(ROOT))
+        f"{file.relative_to(ROOT)}:{number}: {lines[number - 1].strip()}"
         for file in ROOT.rglob("*.py")
-        if "time.sleep(" in file.read_text()
-        and file.name not in allowed
-        and file.parent.name != "crash"
+        for lines in [file.read_text().splitlines()]
+        for number in _sleeps(file.read_text())
+        if "# real: " not in lines[number - 1]
     ]
 
     assert found == []
+
+
+def _sleeps(source: str) -> list[int]:
+    """The lines that name the `sleep` of a module that has one."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "sleep"
+            and isinstance(node.value, ast.Name)
+            and node.value.id in SLEEPERS
+        )
+        or (
+            isinstance(node, ast.ImportFrom)
+            and node.module in SLEEPERS
+            and any(alias.name == "sleep" for alias in node.names)
+        )
+    ]
+
+
+@pytest.mark.parametrize("source", ["anyio.sleep(1)", "run(time.sleep)", "from trio import sleep"])
+def test_a_sleep_is_seen_in_a_source(source: str) -> None:
+    """Called, handed on or imported; one of the product's own is none."""
+    assert _sleeps(source) == [1]
+    assert _sleeps("durable.sleep(1)\nsync.sleep(1)\nfrom durable import sleep") == []

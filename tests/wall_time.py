@@ -70,7 +70,7 @@ def watching(longest: float = LONGEST) -> Iterator[Watch]:
             watch.in_vain(timeout)
         return true
 
-    real_sleep, real_wait = time.sleep, threading.Condition.wait
+    real_sleep, real_wait = time.sleep, threading.Condition.wait  # real: what is watched
     real_select = selectors.DefaultSelector.select
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "sleep", sleep)
