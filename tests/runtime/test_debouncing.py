@@ -22,6 +22,7 @@ from durable.testing.virtual import virtual_system
 from tests.client.dying import MODES, Mode, dies
 from tests.runtime.world import DiesAt, World, world
 from tests.stores import chosen
+from tests.virtual_time import virtual_seconds
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requires("trio")]
 
@@ -59,7 +60,7 @@ single = workflow(
 @step(name="debounce-test last")
 async def last(seconds: float) -> None:
     ran.append((current().run_id, "lasts", anyio.current_time()))
-    await anyio.sleep(seconds)
+    await virtual_seconds(seconds)
 
 
 @workflow(name="debounce-test lasting", queue=QUIET)
@@ -132,7 +133,7 @@ async def test_the_last_of_several_starts_counts() -> None:
         handles = []
         for text in ("a", "b", "c"):
             handles.append(await start(w, text))
-            await anyio.sleep(6)
+            await virtual_seconds(6)
         last = anyio.current_time() - 6
         other = await start(w, "x", key="other")
         assert len({(h.id, h.instance) for h in handles}) == 1
@@ -154,7 +155,7 @@ async def test_a_busy_key_begins_after_the_longest_time() -> None:
         handles = []
         for i in range(12):
             handles.append(await start(w, str(i)))
-            await anyio.sleep(5)
+            await virtual_seconds(5)
         ids = list(dict.fromkeys(handle.id for handle in handles))
         for run in ids:
             await w.result(run)
@@ -170,7 +171,7 @@ async def test_without_a_worker_it_collects() -> None:
     """Nobody has begun it, so a late start is not too late; a worker begins it at once."""
     async with world() as w:
         await start(w, "a")
-        await anyio.sleep(60)
+        await virtual_seconds(60)
         handle = await start(w, "b")
         status = await handle.status()
         assert (status, status.reason) == ("waiting", "no live worker")
@@ -178,6 +179,22 @@ async def test_without_a_worker_it_collects() -> None:
         late = anyio.current_time() + 2
         assert await w.result(handle.id) == "b"
         assert [when < late for _, _, when in ran] == [True]
+
+
+async def test_a_start_under_the_id_of_one_that_is_over_wakes_nobody() -> None:
+    """Also if that has never been parked, which is what a start looks for."""
+    async with world() as w:
+        await start(w, "a", flow=plain.options(id="page"))
+        await virtual_seconds(60)
+        await w.process()
+        assert await w.result("page") == "a"
+        await w.until(lambda: not w.hints("live/"))
+        w.bucket.log.clear()
+        await start(w, "a", flow=plain.options(id="page"))
+        with pytest.raises(Conflict):
+            await start(w, "b", flow=plain.options(id="page"))
+
+        assert not [name for name in w.writes() if name.startswith(("live/", "bells/"))]
 
 
 async def test_held_back_it_is_parked() -> None:
@@ -288,7 +305,7 @@ async def test_what_it_costs() -> None:
         opened = [name.split("/")[0] for name in w.writes()]
         await w.process()
         await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
-        await anyio.sleep(5)
+        await virtual_seconds(5)
         w.bucket.log.clear()
         handle = await start(w, "b")
         assert w.writes() == [names.start(handle.id)]
@@ -318,7 +335,7 @@ async def test_a_busy_key_changes_its_marker_as_often_as_a_quiet_one() -> None:
             w.bucket.log.clear()
             handle = await start(w, "0")
             for i in range(1, starts):
-                await anyio.sleep(3)
+                await virtual_seconds(3)
                 assert (await start(w, str(i))).id == handle.id
             assert await w.result(handle.id) == str(starts - 1)
             await w.until(lambda: not w.hints("live/") and not w.hints("timers/"))
@@ -343,10 +360,10 @@ async def test_a_hint_that_moves_leaves_the_run_another() -> None:
             process = await w.process()
             first = await start(w, "a")
             await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
-            await anyio.sleep(5)
+            await virtual_seconds(5)
             await start(w, "b")
             process.kill()
-            await anyio.sleep(6)
+            await virtual_seconds(6)
             (hint,) = [stored async for stored in w.store.list(names.TIMERS)]
             stopped, go_on = anyio.Event(), anyio.Event()
             slow = Store(Halting(chosen(w.bucket), at, stopped, go_on), system=virtual_system(at))
@@ -408,7 +425,7 @@ async def test_a_start_while_the_run_is_closed_is_not_lost() -> None:
     for at in range(1, 40):
         async with world() as w:
             first = await start(w, "a")
-            await anyio.sleep(11)
+            await virtual_seconds(11)
             stopped, go_on = anyio.Event(), anyio.Event()
             slow = Halting(chosen(w.bucket), at, stopped, go_on)
             got: list[Handle[str]] = []
@@ -469,13 +486,13 @@ async def test_workers_that_die_at_any_call_lose_nothing(applied: bool) -> None:
             death = DiesAt(at, applied=applied)
             await start(w, "a")
             await w.process(faults=death)
-            await anyio.sleep(5)
+            await virtual_seconds(5)
             handle = await start(w, "b")
             due = anyio.current_time() + 10
-            await anyio.sleep(40)
+            await virtual_seconds(40)
             await w.process()
             assert await w.result(handle.id) == "b"
-            await anyio.sleep(90)
+            await virtual_seconds(90)
 
             assert {text for _, text, _ in ran} == {"b"}
             assert all(when >= due - 0.01 for _, _, when in ran)

@@ -79,12 +79,16 @@ async def start(store: Store, run: str, start: Start, *, begin: Begin = starting
 
 
 async def _begin(begin: Begin, store: Store, run: str, start: Start) -> Written | Refused:
-    """Make what is missing of the run. One that was parked has a hint whenever it has no marker."""
+    """Make what is missing of the run. One that was parked has a hint whenever it has no marker.
+
+    Nothing is missing of one that is over: else each start under its id would wake it.
+    """
     stored = await store.read(names.start(run))
     if stored is not None:
         there = decode_start(stored)
         parked = names.wait(run, there.instance, DEBOUNCE_PATH)
-        for name in (parked, names.marker(there.queue, run), parked):
+        over = names.result(run, there.instance)
+        for name in (parked, names.marker(there.queue, run), over, parked):
             if await store.read(name) is not None:
                 return Refused(stored)
     return await begin(store, run, start)
@@ -155,7 +159,12 @@ async def close(store: Store, run: str, start: Start) -> Start | Parked | Change
         await contention.lost()
 
 
-async def held_back(store: Store, run: str, instance: str) -> Parked | None:
+@dataclass(frozen=True)
+class Closed:
+    """The run is not held back any more, and whoever closed it had its marker."""
+
+
+async def held_back(store: Store, run: str, instance: str) -> Parked | Closed | None:
     """Until when an instance that is parked is held back now; None: somebody must look at it.
 
     That time only grows, so until then there is nothing to do.
@@ -166,6 +175,8 @@ async def held_back(store: Store, run: str, instance: str) -> Parked | None:
         return None
     if start is None or start.tombstone or start.instance != instance:
         return None
+    if start.debounce is not None and start.debounce.closed:
+        return Closed()
     return _still_held_back(store, start)
 
 

@@ -7,7 +7,7 @@ delete it without looking for it, also if the run is over by then.
 
 One hint moves: of a run that starts hold back for longer than it says. Whoever promotes it makes
 the hint for the later time, then deletes it, and the run sleeps on: a key that is busy for long
-must not change the run's marker again and again.
+must not change the run's marker again and again. One that is left of a run that has begun goes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from durable.protocol.queues import DEBOUNCE_PATH
 from durable.protocol.records import Marker, Start, Timer, Wait
 from durable.runtime import debouncing, markers
 from durable.runtime.closing import Parked
+from durable.runtime.debouncing import Closed
 from durable.runtime.reading import record
 from durable.store import Refused, Store, Stored, Written
 
@@ -151,9 +152,12 @@ async def promote(store: Store, stored: Stored) -> Promoted:
     if hint is None or await store.read(names.marker(hint.queue, hint.run)) is not None:
         return Promoted()
     if hint.path == DEBOUNCE_PATH:
-        parked = await debouncing.held_back(store, hint.run, hint.instance)
-        if parked is not None and await _postpone(store, stored, hint, parked):
-            return Promoted(later=parked.due)
+        answer = await debouncing.held_back(store, hint.run, hint.instance)
+        if isinstance(answer, Parked) and await _postpone(store, stored, hint, answer):
+            return Promoted(later=answer.due)
+        if isinstance(answer, Closed):
+            await _drop(store, stored)
+            return Promoted()
     marker = Marker(
         run=hint.run, instance=hint.instance, workflow=hint.workflow, nonce=store.system.token(),
         queue=hint.queue, version=hint.version, why="wake", created=hint.created,
@@ -177,5 +181,11 @@ async def _postpone(store: Store, stored: Stored, hint: Timer, parked: Parked) -
         hint, nonce=store.system.token(), due=parked.due, waits_for=parked.why
     )
     await store.create(name, records.encode(later), nonce=later.nonce, read_back=False)
-    await store.delete(stored.name, stored.generation)
+    await _drop(store, stored)
     return True
+
+
+async def _drop(store: Store, stored: Stored) -> None:
+    """Delete a hint that is of no use; one that stays costs a look."""
+    with contextlib.suppress(StoreError):
+        await store.delete(stored.name, stored.generation)
