@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from durable.catalog import decode_record
-from durable.protocol import primitives
+from durable.protocol import names, primitives, records
 from durable.protocol.primitives import LEASES, LeaseRecord
 from durable.protocol.queues import Queue
 from durable.protocol.records import Start
@@ -72,3 +72,21 @@ async def test_the_slot_of_a_run_whose_start_is_on_its_way_stays() -> None:
     await slots.dispatch(tidy=True)
 
     assert (await slots.all()).held("r", "a1") is not None
+
+
+async def test_the_slot_of_an_instance_that_was_never_started_goes_to_the_one_that_was() -> None:
+    """A starter died with its place in line alone; the id was started again, and waits too."""
+    store = Store(MemoryBackend(Bucket()))
+    cut_off = Start(
+        workflow="dispatcher-test", input=msgspec.Raw(b"{}"), instance="a1", nonce="n",
+        queue="one", limited=True,
+    )  # fmt: skip
+    slots = Slots(store, ONE.record())
+    assert await slots.make("r", cut_off, Listed()) is not None
+    start = msgspec.structs.replace(cut_off, instance="a2", nonce="m")
+    await store.create(names.start("r"), records.encode(start), nonce="m")
+
+    held = await slots.admit("r", start, hint=-1, clean=True)
+
+    assert held is not None
+    assert (await slots.all()).held("r", "a1") is None

@@ -287,13 +287,13 @@ class Slots:
         """Free the slots of what is over; ask the holders of the others, if nobody holds them."""
         for index, slot in list(listed.slots.items()):
             stored = listed.stored.get(index)
-            if stored is None or slot.run in waiting:
+            if stored is None:
                 continue
             if not slot.run or await is_over_unless_new(self._store, slot.run, slot.instance):
                 if slot.run and await self._store.delete(stored.name, stored.generation):
                     del listed.slots[index], listed.stored[index]
                 continue
-            if self.settings.keep_slot:
+            if self.settings.keep_slot or slot.run in waiting:
                 continue
             start = await read_start(self._store, slot.run)
             if start is not None and await markers.read(self._store, start.queue, slot.run) is None:
