@@ -71,6 +71,8 @@ def held_starts_begin_in_time(case: Case) -> Iterator[str]:
         fact.what.split()[0] not in {"starts,", "ended", "told"}
         for fact in case.by_kind["happened"]
     )
+    # Beside other runs it waits for a worker with room.
+    disturbed = disturbed or not all(record(f).get("debounce") for f in case.starts.values())
     for id_, first in case.starts.items():
         held = record(first).get("debounce")
         if held is None:

@@ -107,7 +107,8 @@ def turned_away_for_a_reason(case: Case, instance: Instance) -> Iterator[str]:
         result = record(fact)
         if asked is None or start is None or not was_turned_away(result):
             continue
-        if instance.enters:
+        # A dead owner's refusal may land once the next has found the lock free, and has begun.
+        if instance.enters and not case.landed_late(fact):
             yield "it was turned away after it had begun"
         named = result.get("skipped") or result.get("joined")
         if named is not None:

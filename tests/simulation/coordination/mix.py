@@ -13,11 +13,13 @@ from tests.simulation import flows
 from tests.simulation.coordination import flows as shared
 from tests.simulation.coordination.asking import ask, unfinished
 from tests.simulation.coordination.effects import keyed, produce
+from tests.simulation.coordination.held import hold
 from tests.simulation.coordination.schedules import all_over, change, scheduled
 from tests.simulation.scenarios import cancel
 from tests.virtual_time import virtual_seconds
 
-QUEUES = ("default", "narrow", shared.WIDE.name, shared.KEPT.name, shared.SLOWLY.name)
+QUEUES = ("default", "narrow", shared.WIDE.name, shared.KEPT.name, shared.SLOWLY.name,
+          shared.HELD.name)  # fmt: skip
 SCHEDULED = "chance"
 
 Part = Coroutine[Any, Any, object]
@@ -101,6 +103,11 @@ async def _mailing(world: World, run: str) -> None:
     await world.start(shared.mailing, run, world.chance.choice(["ana", "ben"]))
 
 
+async def _held(world: World, run: str) -> None:
+    await _soon(world)
+    await hold(world, "chance", int(run[-1]) + 1)
+
+
 async def _produced(world: World, run: str) -> None:
     await _soon(world)
     await produce(world, world.chance.choice(["a", "b"]), int(run[-1]) + 1)
@@ -117,5 +124,5 @@ async def _schedule(world: World) -> None:
 
 PARTS: dict[str, Callable[[World, str], Part]] = {
     "single": _single, "queued": _queued, "narrow": _narrow, "keyed": _keyed,
-    "mailing": _mailing, "produced": _produced,
+    "mailing": _mailing, "produced": _produced, "held": _held,
 }  # fmt: skip
