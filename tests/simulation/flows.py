@@ -389,6 +389,14 @@ async def latecomer(w: Witness, seconds: float) -> Any:
     return w.log
 
 
+@flow("sim.pensive")
+async def pensive(w: Witness, seconds: float) -> Any:
+    """Code of the function itself takes long after the last step."""
+    w.got(await work("before"))
+    await virtual_seconds(seconds)
+    return w.log
+
+
 @flow("sim.child")
 async def child(w: Witness, part: str) -> Any:
     w.got(await work(f"child-{part}"))

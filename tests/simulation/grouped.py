@@ -18,11 +18,10 @@ from durable.runtime.closing import LateRecord, Stopped
 from durable.runtime.grouping import Groups
 from durable.runtime.performing import Performer
 from durable.store import Refused
-from durable.testing.simulation.faults import Fault
-from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import World
 from tests.simulation import flows
 from tests.simulation.flows import flow, work
+from tests.simulation.late import late
 from tests.simulation.planted import bug, replaced
 from tests.simulation.scenarios import one, scenario
 from tests.simulation.witness import Body, Witness
@@ -101,16 +100,7 @@ async def cheap_steps_of_many_owners(world: World) -> None:
 @scenario
 async def late_group(world: World) -> None:
     """A dead owner's group lands while the next has other values in memory."""
-    others, sent_late = world.network.plan, list[Sent]()
-
-    def plan(sent: Sent) -> Fault | None:
-        if "/groups/" in sent.name and sent.verb == "create" and not sent_late:
-            sent_late.append(sent)
-            return "late_crash"
-        return others(sent)
-
-    world.network.plan = plan
-    world.network.late_leases = (2.0,)
+    late(world, lambda s: "/groups/" in s.name and s.verb == "create", "late_crash", 2.0)
     world.fleet(2, flows.code())
     await world.start(long_and_cheap, "run", 20.0)
     await world.ended("run")

@@ -5,31 +5,14 @@ To import it registers its scenarios.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from durable.client import Client
 from durable.client.purging import purge
 from durable.errors import NotFound
-from durable.testing.simulation.faults import Fault
-from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import World
 from tests.simulation import flows
+from tests.simulation.late import late
 from tests.simulation.scenarios import scenario, send
 from tests.virtual_time import virtual_seconds
-
-
-def late(world: World, which: Callable[[Sent], bool], fault: Fault) -> None:
-    """The first such call lands late, after a purge, whatever else goes wrong."""
-    others, met = world.network.plan, []
-
-    def plan(sent: Sent) -> Fault | None:
-        if which(sent) and not met:
-            met.append(sent)
-            return fault
-        return others(sent)
-
-    world.network.plan = plan
-    world.network.late_leases = (4.0,)
 
 
 async def purge_and_start_again(world: World) -> None:
@@ -49,7 +32,7 @@ async def purge_and_start_again(world: World) -> None:
 async def late_record_of_a_purged_run(world: World) -> None:
     """The owner dies while it records; the next ends the run, whose id is used again."""
     world.expect("run", "replaced")
-    late(world, lambda s: "/steps/" in s.name and s.verb == "create", "late_crash")
+    late(world, lambda s: "/steps/" in s.name and s.verb == "create", "late_crash", 4.0)
     world.fleet(2, flows.code())
     await world.start(flows.sequence, "run", 2)
     await world.ended("run")
@@ -59,7 +42,7 @@ async def late_record_of_a_purged_run(world: World) -> None:
 @scenario
 async def late_result_of_a_purged_run(world: World) -> None:
     world.expect("run", "replaced")
-    late(world, lambda s: s.name.endswith("/result") and s.verb == "create", "late_crash")
+    late(world, lambda s: s.name.endswith("/result") and s.verb == "create", "late_crash", 4.0)
     world.fleet(2, flows.code())
     await world.start(flows.sequence, "run", 1)
     await world.ended("run")
@@ -70,7 +53,7 @@ async def late_result_of_a_purged_run(world: World) -> None:
 async def late_marker_of_a_purged_run(world: World) -> None:
     """It asks for the old instance, with the old input."""
     world.expect("run", "replaced")
-    late(world, lambda s: s.name.startswith("live/") and s.who.startswith("c"), "late")
+    late(world, lambda s: s.name.startswith("live/") and s.who.startswith("c"), "late", 4.0)
     world.fleet(1, flows.code())
     await world.start(flows.sequence, "run", 1)
     await world.ended("run")
@@ -81,7 +64,7 @@ async def late_marker_of_a_purged_run(world: World) -> None:
 async def late_event_for_a_purged_run(world: World) -> None:
     """What was sent to the old instance does not reach the new one."""
     world.expect("run", "replaced")
-    late(world, lambda s: "/events/" in s.name and s.verb == "create", "late")
+    late(world, lambda s: "/events/" in s.name and s.verb == "create", "late", 4.0)
     world.fleet(1, flows.code())
     await world.start(flows.listener, "run", 1, 3.0)
     await send(world, "run", ["e0"], [0.5])

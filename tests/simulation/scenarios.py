@@ -20,6 +20,8 @@ from durable.testing.simulation.world import Member, World
 from tests.simulation import flows
 from tests.virtual_time import virtual_seconds
 
+PARKED = 10.0  # seconds after which a run that only waits is parked
+
 SCENARIOS: dict[str, Callable[[World], Awaitable[None]]] = {}
 
 
@@ -240,6 +242,23 @@ async def two_versions(world: World) -> None:
     await world.ended("run")
 
 
+@scenario
+async def taken_over_in_short_pages(world: World) -> None:
+    """Each page of a list has one object, of a run that has left many when its owner dies."""
+    others = world.network.plan
+
+    def plan(sent: Sent) -> Fault | None:
+        return others(sent) or ("short_pages" if sent.verb == "list" else None)
+
+    world.network.plan, world.body_seconds = plan, 1.0
+    first = world.worker(flows.code())
+    await world.start(flows.sequence, "run", 4)
+    await begun(world, first, "s3")
+    world.fleet(1, flows.code())
+    first.machine.kill()
+    await world.ended("run")
+
+
 # -- waits ----------------------------------------------------------------------------------------
 
 
@@ -288,6 +307,26 @@ async def events(world: World) -> None:
 @scenario
 async def event_to_a_parked_run(world: World) -> None:
     await heard(world, flows.listener, None, [16.0])
+
+
+@scenario
+async def events_while_parking(world: World) -> None:
+    """Each is sent while its run is about to be parked: within a second, before or after."""
+    others, runs = world.network.plan, [f"run{i}" for i in range(8)]
+    sending: dict[str, asyncio.Task[None]] = {}
+
+    def plan(sent: Sent) -> Fault | None:
+        run = sent.name.split("/")[1] if "/waits/" in sent.name else ""
+        if run and run not in sending:
+            pause = world.chance.uniform(PARKED - 1.2, PARKED + 0.3)
+            sending[run] = world.ask(send(world, run, ["e0"], [pause]))
+        return others(sent)
+
+    world.network.plan = plan
+    world.fleet(2, flows.code())
+    for run in runs:
+        world.ask(world.start(flows.listener, run, 1, None))
+    await world.ended(*runs)
 
 
 @scenario
@@ -459,35 +498,17 @@ def unless_history(world: World, until: float) -> None:
     world.network.plan = plan
 
 
-@scenario
-async def late_record(world: World) -> None:
-    """A dead owner's record lands after the next has recorded and handed over others.
-
-    The next one dies, too, so that a third replays what both have left.
-    """
-    others, sent_late = world.network.plan, []
+def befalls_first(world: World, which: Callable[[Sent], bool], fault: Fault) -> None:
+    """The first such call meets this fault, whatever else goes wrong."""
+    others, met = world.network.plan, list[Sent]()
 
     def plan(sent: Sent) -> Fault | None:
-        if "/steps/sim%2Etardy" in sent.name and sent.verb == "create" and not sent_late:
-            sent_late.append(sent)
-            return "late_crash"
+        if which(sent) and not met:
+            met.append(sent)
+            return fault
         return others(sent)
 
     world.network.plan = plan
-    world.network.late_leases = (2.5,)
-    world.fleet(2, flows.code())
-    await world.start(flows.latecomer, "run", 8.0)
-    await world.until(lambda: handed(world, "long"), "the second owner to be handed something")
-    await virtual_seconds(12.0)
-    for member in world.alive:
-        if member.worker.runners:
-            member.machine.kill()
-    await world.ended("run")
-
-
-def handed(world: World, slot: str) -> bool:
-    received = (e for e in world.history.events if e.kind == "received")
-    return any(str(e.facts["what"]).startswith(f"{slot}|") for e in received) or world.result("run")
 
 
 async def begun(world: World, member: Member, slot: str) -> None:

@@ -138,6 +138,11 @@ def markers_change_by_their_rules(s: Story) -> None:
     gone.who = "w9"
 
 
+@lie("sequential")
+def holders_have_a_lease(s: Story) -> None:
+    s.move(s.one("mutation", name="live/", verb="replace"), s.one("mutation", name="workers/"))
+
+
 # -- the whole ------------------------------------------------------------------------------------
 
 

@@ -132,6 +132,16 @@ def markers_change_by_their_rules(case: Case) -> Iterator[str]:
                     yield f"{fact.who} took {name} from {leases.label(holder)}, which is alive"
 
 
+def holders_have_a_lease(case: Case) -> Iterator[str]:
+    """S4: a lease is acknowledged before anything is taken under it."""
+    for name, facts in case.mutations.items():
+        for fact in facts if name.startswith("live/") else []:
+            holder = record(fact).get("holder", "") if fact.verb != "delete" else ""
+            leases = case.mutations.get(f"workers/{holder}", [])
+            if holder and not any(lease.order < fact.order for lease in leases):
+                yield f"{fact.who} took {name} before it had a lease"
+
+
 class _Leases:
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -165,4 +175,5 @@ OWNER_RULES: list[Callable[[Case], Iterator[str]]] = [
     the_fenced_are_silent,
     the_untrusted_do_nothing,
     markers_change_by_their_rules,
+    holders_have_a_lease,
 ]

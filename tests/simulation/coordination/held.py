@@ -11,7 +11,7 @@ from durable.testing.simulation.world import World
 from tests.simulation import flows
 from tests.simulation.coordination import flows as shared
 from tests.simulation.coordination.asking import ask, unfinished
-from tests.simulation.scenarios import scenario
+from tests.simulation.scenarios import befalls_first, scenario
 from tests.virtual_time import virtual_seconds
 
 HOURS = 3600.0
@@ -90,15 +90,11 @@ async def held_back_until_just_now(world: World) -> None:
 @scenario
 async def held_back_by_a_dying_worker(world: World) -> None:
     """Whoever closes the first run dies with the call; starts come in meanwhile."""
-    others, died = world.network.plan, []
 
-    def plan(sent: Sent) -> Fault | None:
-        closes = sent.who.startswith("w") and sent.verb == "replace"
-        if closes and sent.name.endswith("/start") and not died:
-            died.append(sent)
-            return "crash_applied"
-        return others(sent)
+    def closes(sent: Sent) -> bool:
+        changes = sent.verb == "replace" and sent.name.endswith("/start")
+        return changes and sent.who.startswith("w")
 
-    world.network.plan = plan
+    befalls_first(world, closes, "crash_applied")
     _serving(world)
     await _held(world, 0.0, 3.0, 7.1, 7.3, 8.0, 12.0)

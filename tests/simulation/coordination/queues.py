@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from durable.client import Client
-from durable.testing.simulation.faults import Fault
 from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import World
 from tests.simulation import flows
 from tests.simulation.coordination import flows as shared
 from tests.simulation.coordination.asking import BETWEEN, ask, one_by_one
-from tests.simulation.scenarios import begun, cancel, scenario
+from tests.simulation.late import late
+from tests.simulation.scenarios import befalls_first, begun, cancel, scenario
 from tests.virtual_time import virtual_seconds
 
 
@@ -142,16 +142,11 @@ async def queue_with_a_cancelled_waiter(world: World) -> None:
 @scenario
 async def queue_of_a_late_good_bye(world: World) -> None:
     """A dying worker gives up its run's slot; that lands when the run has gone on elsewhere."""
-    others, sent_late = world.network.plan, []
-
-    def plan(sent: Sent) -> Fault | None:
-        if "/slots/" in sent.name and sent.verb in {"delete", "replace"} and not sent_late:
-            sent_late.append(sent)
-            return "late_crash"
-        return others(sent)
-
-    world.network.plan = plan
-    world.network.late_leases = (2.5,)
+    slots = "queues/narrow/slots/"
+    late(
+        world, lambda s: s.name.startswith(slots) and s.verb in {"delete", "replace"},
+        "late_crash", 2.5,
+    )  # fmt: skip
     serving(world, "narrow")
     starts = [(shared.dozing, f"run{i}", (20.0,)) for i in range(2)]
     await world.ended(*await one_by_one(world, *starts))
@@ -160,16 +155,12 @@ async def queue_of_a_late_good_bye(world: World) -> None:
 @scenario
 async def queue_of_a_slow_good_bye(world: World) -> None:
     """A worker stops before it gives up its ended run's slot, and goes on when another has it."""
-    others, stopped = world.network.plan, []
 
-    def plan(sent: Sent) -> Fault | None:
-        leaves = sent.who == first.machine.name and sent.name.startswith("queues/narrow/slots/")
-        if leaves and world.result("run0") and not stopped:
-            stopped.append(sent)
-            return "pause_over"
-        return others(sent)
+    def leaves(sent: Sent) -> bool:
+        slot = sent.name.startswith("queues/narrow/slots/")
+        return slot and sent.who == first.machine.name and world.result("run0")
 
-    world.network.plan = plan
+    befalls_first(world, leaves, "pause_over")
     world.network.ttl = 24.0
     first = world.worker(flows.code(), queues=("narrow",))
     await world.start(flows.in_turn, "run0", 1)
