@@ -2,8 +2,10 @@
 
     python tests/simulation/hunt.py [--seeds 5000] [NAME ...]
 
-Each bug is looked for by single faults in every scenario, in turn with random schedules, until a
-rule is broken. The last line is `planted: found=N/N`; the exit code is 1 if one was not found.
+Each bug is looked for in every scenario as it is, then by random schedules in turn with single
+faults, until a rule is broken. Faults are tried above all in the scenarios in which the planted
+code is called, and at the store calls that follow. The last line is `planted: found=N/N`; the exit
+code is 1 if one was not found.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -23,8 +25,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import tests.simulation.coordination.planted  # noqa: F401  # more bugs
 from tests.simulation.judging import Case, judged, single_faults  # as in run.py
-from tests.simulation.planted import BUGS  # as above
+from tests.simulation.planted import BUGS, called_at  # as above
 from tests.simulation.scenarios import SCENARIOS  # as above
+
+BATCH = 20  # single faults of one scenario that are tried one after the other
+FAR = 50  # store calls after which one has nothing to do with a call of planted code
 
 
 class Found(NamedTuple):
@@ -51,17 +56,32 @@ def hunt(name: str, cases_max: int) -> Found:
 
 def _cases(name: str) -> Iterator[Case]:
     """The scenarios as they are, then seeds and single faults in turn."""
-    yield from (Case(1, scenario) for scenario in SCENARIOS)
-    chance = random.Random(name)
-    singles: list[Case] = []
-    seed = 0
-    while True:
+    reaching = list[str]()
+    for scenario in SCENARIOS:
+        called_at.clear()
+        yield Case(1, scenario)
+        if called_at:  # whoever asked for the case has played it by now
+            reaching.append(scenario)
+    for seed, single in zip(count(), _singles(name, reaching or list(SCENARIOS)), strict=False):
         yield Case(seed)
-        seed += 1
-        if not singles:
-            singles = list(single_faults(chance.choice(list(SCENARIOS))))
-            singles = chance.sample(singles, min(40, len(singles)))
-        yield singles.pop()
+        yield single
+
+
+def _singles(name: str, reaching: list[str]) -> Iterator[Case]:
+    """Single faults: most of them soon after planted code was called, some of them anywhere."""
+    chance = random.Random(name)
+    for batch in count(1):
+        scenario = chance.choice(reaching if batch % 4 else list(SCENARIOS))
+        with BUGS[name]():
+            called_at.clear()
+            cases = list(single_faults(scenario, seed=batch))
+        yield from chance.choices(cases, [1 / _distance(case) for case in cases], k=BATCH)
+
+
+def _distance(case: Case) -> int:
+    """How many store calls after a call of planted code it has its fault."""
+    before = (case.call - at for at in called_at if case.call - FAR < at < case.call)
+    return min(before, default=FAR)
 
 
 def main(argv: list[str] | None = None) -> int:

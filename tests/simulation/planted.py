@@ -1,12 +1,14 @@
 """The test of the tester: bugs planted in the real code, each of which a simulation must find.
 
 A bug is a context manager that changes a rule of the runtime or the store for a while. To add
-one: a decorated generator of a few lines. `nox -s planted` looks for all of them.
+one: a decorated generator of a few lines. `nox -s planted` looks for all of them, first of all
+where planted code is called: each call of it is noted in `called_at`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -14,7 +16,9 @@ from typing import Any
 import anyio
 import msgspec
 
+from durable.errors import StoreError
 from durable.protocol import journal, names, records
+from durable.protocol.attempts import Tried
 from durable.runtime import finishing, markers, opening
 from durable.runtime.branches import Branches
 from durable.runtime.custody import Custody
@@ -30,6 +34,7 @@ from durable.runtime.runner import Runner
 from durable.runtime.sweeper import Sweeper
 from durable.runtime.waits import Waits
 from durable.store import Page, Refused, Store, Stored, Written
+from durable.testing.simulation.loop import strand
 from durable.testing.simulation.machines import Machine
 from durable.testing.simulation.world import World
 from tests.virtual_time import virtual_seconds
@@ -37,6 +42,8 @@ from tests.virtual_time import virtual_seconds
 Bug = Callable[[], contextlib.AbstractContextManager[None]]
 
 BUGS: dict[str, Bug] = {}
+
+called_at: set[int] = set()  # how many store calls had been sent when planted code was called
 
 
 def bug(fn: Callable[[], Iterator[None]]) -> Bug:
@@ -49,11 +56,22 @@ def bug(fn: Callable[[], Iterator[None]]) -> Bug:
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     """The attribute has another value for a while."""
     before = owner.__dict__[name]
-    setattr(owner, name, value)
+    setattr(owner, name, _noted(value) if callable(value) else value)
     try:
         yield
     finally:
         setattr(owner, name, before)
+
+
+def _noted(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        place = strand.get(None)
+        if place is not None and isinstance(place.loop.world_of, World):
+            called_at.add(place.loop.world_of.network.calls)
+        return fn(*args, **kwargs)
+
+    return noted
 
 
 # -- claims and records ---------------------------------------------------------------------------
@@ -328,7 +346,12 @@ def taken_before_the_lease_is_acknowledged() -> Iterator[None]:
     async def lease(self: Holdings, run: str) -> Identity:
         self._taking.add(run)
         identity = self.identity
-        self._tasks.start_soon(identity.keeper.acquire)
+
+        async def acquire() -> None:
+            with contextlib.suppress(StoreError):
+                await identity.keeper.acquire()
+
+        self._tasks.start_soon(acquire)
         return identity
 
     with replaced(Holdings, "_lease", lease):
@@ -554,10 +577,14 @@ def undo_is_not_registered() -> Iterator[None]:
 
 @bug
 def at_most_once_is_forgotten() -> Iterator[None]:
-    async def claim(self: Recorder, begin: Any) -> None:
-        await anyio.lowlevel.checkpoint()
+    """Bodies are claimed, and nobody asks who has claimed them."""
 
-    with replaced(Recorder, "claim", claim):
+    async def claim(self: Recorder, begin: Any) -> None:
+        owner = self.ownership
+        name = names.begin(owner.run_id, owner.instance, begin.path, begin.attempt)
+        await self.around.store.create(name, records.encode(begin), nonce=begin.nonce)
+
+    with replaced(Recorder, "claim", claim), replaced(Tried, "unknown", False):
         yield
 
 
