@@ -166,7 +166,10 @@ async def test_the_error_of_a_run_that_lost_the_race(store: Store, client: Clien
     ("options", "said"),
     [
         ({"singleton": "k", "on_conflict": "retry"}, "on_conflict='retry'"),
+        ({"singleton": 5}, "singleton=5 is no key"),
+        ({"singleton": "k", "lock_ttl": 0}, "lock_ttl=0"),
         ({"max_wait": 5}, "of a singleton"),
+        ({"on_conflict": "skip"}, "of a singleton"),
         ({"singleton": "k", "on_conflict": "skip", "max_wait": 5}, "does not wait"),
     ],
 )
@@ -185,5 +188,7 @@ async def test_keys_that_cannot_be(client: Client) -> None:
 
     with pytest.raises(UsageError, match="gave int"):
         await client.start(bad, 5)
+    with pytest.raises(UsageError, match="raised KeyError"):
+        await client.start(workflow(name="client-singleton map", singleton={}.__getitem__)(fn), "a")
     with pytest.raises(InvalidId):
         await client.start(bad, "")

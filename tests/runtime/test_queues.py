@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -395,7 +395,12 @@ async def test_slots_of_the_living_are_never_taken_away() -> None:
     ("make", "said"),
     [
         (lambda: Queue("q", concurrency=0), "concurrency=0"),
+        (lambda: Queue("q", concurrency=-1), "concurrency=-1"),
+        (lambda: Queue("q", concurrency=cast("int", "3")), "concurrency='3'"),
+        (lambda: Queue("q", concurrency=cast("int", 1.5)), "concurrency=1.5"),
         (lambda: Queue("q", rate=(0, 1)), "rate="),
+        (lambda: Queue("q", rate=(1, 0)), "rate="),
+        (lambda: Queue("q", rate=cast("tuple[int, int]", 5)), "rate=5"),
         (lambda: single.options(priority=5000), "priority=5000"),
     ],
 )

@@ -261,6 +261,24 @@ async def test_a_bad_schedule_never_blocks_the_others() -> None:
         assert bodies == [ticks.run_id("schedule-test often", t) for t in TICKS[:2]]
 
 
+async def test_code_that_gives_no_key_never_blocks_other_schedules() -> None:
+    """A workflow whose singleton's function raises has no schedule; the others have theirs."""
+
+    def key() -> str:
+        raise LookupError("no key")
+
+    bad = workflow(name="schedule-test bad", schedule=every("5m"), singleton=key)(often)
+    try:
+        async with world() as w:
+            await w.process(serves=serves("schedule-test often", bad.name))
+            await sleep_until(w, TICKS[1] + 60)
+
+            assert bodies == [ticks.run_id("schedule-test often", t) for t in TICKS[:2]]
+            assert await w.store.read(names.schedule(bad.name)) is None
+    finally:
+        del registry._registry[type(bad.definition), bad.name]
+
+
 async def test_a_schedule_created_later_is_learned_of() -> None:
     """Within a slow period, by the generation of one small object."""
     async with world() as w:

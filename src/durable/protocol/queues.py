@@ -17,7 +17,7 @@ The rules that keep a slot from being lost or held twice:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,6 +39,17 @@ class Rate(NamedTuple):
 
     starts: int
     per: float
+
+
+def _is_count(given: object, most: int) -> bool:
+    return type(given) is int and 1 <= given <= most
+
+
+def _is_rate(given: Any) -> bool:  # the code that says it may not be type-checked
+    match given:
+        case (starts, per):
+            return _is_count(starts, RATE_MAX) and durations.seconds(per) > 0
+    return False
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -70,17 +81,15 @@ class Queue(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_id(self.name, what="queue")
-        if self.concurrency is not None and not 1 <= self.concurrency <= SLOTS_MAX:
+        if self.concurrency is not None and not _is_count(self.concurrency, SLOTS_MAX):
             raise UsageError(
                 f"concurrency={self.concurrency!r} of queue {self.name!r}: from 1 to {SLOTS_MAX}"
             )
-        if self.rate is not None and not (
-            1 <= self.rate[0] <= RATE_MAX and durations.seconds(self.rate[1]) > 0
-        ):
+        if self.rate is not None and not _is_rate(self.rate):
             raise UsageError(
-                f"rate={self.rate!r} of queue {self.name!r}: from 1 to {RATE_MAX} runs in a time"
+                f"rate={self.rate!r} of queue {self.name!r}: from 1 to {RATE_MAX} runs in a time",
+                hint='write rate=(100, "1m")',
             )
-
         self._check_debounce()
 
     def _check_debounce(self) -> None:

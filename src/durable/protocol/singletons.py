@@ -52,20 +52,33 @@ class Singleton:
         """What a run with these arguments asks for.
 
         Raises:
-            UsageError: the function gave no text.
+            UsageError: the function raised, or gave no text.
             InvalidId: the key cannot be part of an object's name.
         """
-        key = self.key if isinstance(self.key, str) else self.key(*args, **kwargs)
-        given: object = key  # the function may not be type-checked
-        if not isinstance(given, str):
-            raise UsageError(
-                f"the singleton's function gave {type(given).__name__} for the key of the lock",
-                hint="return text, such as an id among the arguments",
-            )
+        key = self.key if isinstance(self.key, str) else _given(self.key, args, kwargs)
         check_id(key, what="key of a singleton")
         return LockRequest(
             key, self.on_conflict, self.max_wait, self.ttl, self.attempts, self.pause
         )
+
+
+def _given(
+    function: Callable[..., str], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> str:
+    """The key for these arguments."""
+    try:
+        key: object = function(*args, **kwargs)  # it may not be type-checked
+    except Exception as e:
+        raise UsageError(
+            f"the singleton's function raised {type(e).__name__} for the key of the lock: {e}",
+            hint="it gets the workflow's arguments, and gives a key for all that can be",
+        ) from e
+    if isinstance(key, str):
+        return key
+    raise UsageError(
+        f"the singleton's function gave {type(key).__name__} for the key of the lock",
+        hint="return text, such as an id among the arguments",
+    )
 
 
 def singleton(
@@ -88,13 +101,19 @@ def singleton(
             f"on_conflict={on_conflict!r}: {', '.join(map(repr, get_args(OnConflict)))}"
         )
     if key is None:
-        if max_wait is not None or ttl is not None or max_attempts is not None:
+        bounds = (max_wait, ttl, max_attempts)
+        if on_conflict != "raise" or any(bound is not None for bound in bounds):
             raise InvalidDefinition(
-                "max_wait, max_attempts and lock_ttl are options of a singleton: give its key"
+                "on_conflict, max_wait, max_attempts and lock_ttl are options of a singleton: "
+                "give its key"
             )
         return None
-    bounds = {"max_wait": max_wait, "max_attempts": max_attempts}
-    for name, bound in bounds.items():
+    if not (isinstance(key, str) or callable(key)):
+        raise InvalidDefinition(
+            f"singleton={key!r} is no key",
+            hint="give text, or a function of the workflow's arguments that gives text",
+        )
+    for name, bound in {"max_wait": max_wait, "max_attempts": max_attempts}.items():
         if bound is not None and on_conflict not in {"wait", "queue", "replace"}:
             raise InvalidDefinition(
                 f"on_conflict={on_conflict!r} does not wait, so {name}= is no use"
@@ -104,6 +123,11 @@ def singleton(
         raise InvalidDefinition(
             f"max_attempts={max_attempts!r}, attempt_every={attempt_every!r}: at least one "
             "attempt, and some time between two"
+        )
+    if ttl is not None and durations.seconds(ttl) <= 0:
+        raise InvalidDefinition(
+            f"lock_ttl={ttl!r}: a lock that blocks nobody",
+            hint="leave it out for a lock that is held as long as the run goes on",
         )
     if isinstance(key, str):
         check_id(key, what="key of a singleton")
