@@ -57,6 +57,7 @@ def test_keys_that_are_not_there(cli: Cli) -> None:
     assert cli("leases", "release", "lease:none").code == 3
     assert cli("leases", "release", "lock:none").code == 3
     assert cli("leases", "release").code == 2
+    assert "takes no KEY" in cli("leases", "list", "none").err
 
 
 def test_queues_are_listed_paused_and_resumed(cli: Cli) -> None:
@@ -73,3 +74,4 @@ def test_queues_are_listed_paused_and_resumed(cli: Cli) -> None:
     assert shown[:3] == ["default", "paused", "2"]
     assert cli("queues", "--json").document["queues"][0]["paused"] is False
     assert cli("queues", "pause").code == 2
+    assert "takes no QUEUE" in cli("queues", "list", "default").err

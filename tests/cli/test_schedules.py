@@ -45,3 +45,23 @@ def test_what_is_wrong_is_said(cli: Cli) -> None:
     assert cli(*CREATE).code == 2
     assert cli("schedules", "show", "none").code == 3
     assert "is no moment" in cli("schedules", "backfill", "x", "yesterday", "today").err
+    assert "--tz is of --cron" in cli(*CREATE, "--every", "1h", "--tz", "Europe/Rome").err
+    assert cli("schedules").out == "no schedules\n"
+
+
+def test_a_schedule_of_code_is_changed_in_the_code(cli: Cli, folder: Path) -> None:
+    """It cannot be created over, and who removes it is told that it comes back."""
+    (folder / "hourly.py").write_text(
+        "from durable import every, workflow\n@workflow(schedule=every('1h'))\ndef hourly(): ...\n"
+    )
+    durable("worker", "hourly.py", "--until-idle", folder=folder)
+    over = cli("schedules", "create", "hourly", f"{FLOWS}:quick", *CREATE[-2:], "--every", "2h")
+    shown = cli("schedules", "show", "hourly", "--json").document
+    removed = cli("schedules", "remove", "hourly")
+
+    assert (over.code, "stands in the code of workflow 'hourly'" in over.err) == (4, True)
+    assert (shown["workflow"], shown["when"]) == ("hourly", "every 1h")
+    assert removed.out == "schedule 'hourly' is removed\n"
+    assert "comes back when a worker starts" in removed.err
+    assert cli(*CREATE, "--every", "1h").code == 0
+    assert cli("schedules", "remove", "daily").err == ""

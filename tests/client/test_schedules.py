@@ -104,6 +104,8 @@ async def test_what_cannot_be_backfilled(client: Client) -> None:
         await client.schedules.backfill("often", begin, datetime(2999, 1, 1, tzinfo=UTC))
     with pytest.raises(UsageError, match="time zone"):
         await client.schedules.backfill("often", begin.replace(tzinfo=None), begin)
+    with pytest.raises(UsageError, match="ends before it begins"):
+        await client.schedules.backfill("often", begin, begin - timedelta(hours=1))
 
 
 async def test_remove_leaves_the_runs(bucket: Bucket, client: Client) -> None:

@@ -18,6 +18,11 @@ _FORMS = "name it as the list does: lease:KEY or lock:KEY"
 def leases(arguments: argparse.Namespace) -> int:
     """List what is held, or release one."""
     if arguments.verb == "list":
+        if arguments.key is not None or arguments.force:
+            raise UsageError(
+                "`durable leases list` takes no KEY and no --force",
+                hint="`durable leases release KEY` frees one",
+            )
         return _list(arguments)
     if arguments.key is None:
         raise UsageError("`durable leases release` needs a KEY", hint=_FORMS)

@@ -15,6 +15,8 @@ from durable.errors import UsageError
 def queues(arguments: argparse.Namespace) -> int:
     """List the queues, or pause or resume one, or all runs of a workflow."""
     if arguments.verb == "list":
+        if arguments.name is not None or arguments.workflow is not None:
+            raise UsageError("`durable queues list` takes no QUEUE and no --workflow")
         return _list(arguments)
     if arguments.name is None and arguments.workflow is None:
         raise UsageError(f"`durable queues {arguments.verb}` needs a QUEUE, or --workflow NAME")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -132,9 +133,15 @@ def _schedule(arguments: argparse.Namespace) -> Schedule:
     if catch_up.isdigit():
         catch_up = int(catch_up)
     overlap, jitter = arguments.overlap, arguments.jitter
-    if arguments.cron is None:
-        return every(arguments.every, catch_up=catch_up, overlap=overlap, jitter=jitter)
-    return cron(arguments.cron, tz=arguments.tz, catch_up=catch_up, overlap=overlap, jitter=jitter)
+    tz = "UTC" if arguments.tz is None else arguments.tz
+    if arguments.cron is not None:
+        return cron(arguments.cron, tz=tz, catch_up=catch_up, overlap=overlap, jitter=jitter)
+    if arguments.tz is not None:
+        raise UsageError(
+            "--tz is of --cron: the ticks of --every are the multiples of it in UTC",
+            hint="leave it out, or write --cron",
+        )
+    return every(arguments.every, catch_up=catch_up, overlap=overlap, jitter=jitter)
 
 
 def _pause(arguments: argparse.Namespace) -> int:
@@ -148,7 +155,20 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    _with_client(arguments, lambda client: client.schedules.remove(arguments.name))
+    found: list[ScheduleSummary] = []
+
+    async def remove(client: Client) -> None:
+        schedules = client.schedules.list()  # `get` raises for a damaged one
+        found.extend([s async for s in schedules if (s.name, s.by) == (arguments.name, "code")])
+        await client.schedules.remove(arguments.name)
+
+    _with_client(arguments, remove)
+    for schedule in found:
+        print(
+            f"it stands in the code of workflow {schedule.workflow!r} and comes back when a "
+            "worker starts: take it out there, or pause it instead",
+            file=sys.stderr,
+        )
     return _done(arguments, "removed")
 
 

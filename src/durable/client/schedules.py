@@ -11,7 +11,7 @@ import msgspec
 
 from durable.client.reading import Workers
 from durable.decorators import WorkflowFunction
-from durable.errors import UsageError
+from durable.errors import Conflict, UsageError
 from durable.protocol import names, ticks
 from durable.protocol.records import ScheduleRecord
 from durable.protocol.schedules import Schedule
@@ -119,6 +119,7 @@ class Schedules:
             args: of each run; `kwargs` as well.
 
         Raises:
+            Conflict: the schedule of that name stands in code, which would write it again.
             InvalidArguments: they do not fit the function, or cannot be stored.
             InvalidId: the name cannot be part of an object's name.
             StoreUnavailable: the store does not answer.
@@ -139,9 +140,13 @@ class Schedules:
             tags=workflow.tags,
             priority=workflow.priority,
         )
-        record = await firing.change(
-            self._store, name, lambda there: ticks.declared(there, asked, self._store.now())
-        )
+
+        def created(there: ScheduleRecord | None) -> ScheduleRecord | None:
+            if there is not None and there.by == "code":
+                raise _in_code(there)
+            return ticks.declared(there, asked, self._store.now())
+
+        record = await firing.change(self._store, name, created)
         assert record is not None
         return _summary(record, await Workers.read(self._store), self._store.now())
 
@@ -207,7 +212,8 @@ class Schedules:
 
         Raises:
             NotFound: there is none.
-            UsageError: a moment without a time zone, in the future, or too many ticks.
+            UsageError: a moment without a time zone, in the future, or before the first; or too
+                many ticks.
             StoreUnavailable: some may have started; do it again.
         """
         record = await self._read(name)
@@ -249,6 +255,8 @@ class Schedules:
                 "a backfill's moments have a time zone", hint="write datetime(..., tzinfo=UTC)"
             )
         first, last = start.timestamp(), end.timestamp()
+        if last < first:
+            raise UsageError(f"a backfill from {start} to {end} ends before it begins")
         if last > self._store.now():
             raise UsageError("a backfill ends in the past; what is to come, the schedule starts")
         found = ticks.between(record.schedule, first, last, limit)
@@ -258,6 +266,15 @@ class Schedules:
                 hint="backfill a shorter time, or raise the limit",
             )
         return found
+
+
+def _in_code(there: ScheduleRecord) -> Conflict:
+    return Conflict(
+        f"schedule {there.name!r} stands in the code of workflow {there.workflow!r}, and each "
+        "worker that starts writes it as it stands there",
+        hint="change it in the code, or use another name; if it is no longer in the code: "
+        f"`durable schedules remove {there.name}`",
+    )
 
 
 def _summary(record: ScheduleRecord, workers: Workers, now: float) -> ScheduleSummary:

@@ -40,7 +40,7 @@ def _schedule_to_create(parser: Parser) -> None:
     when = parser.add_mutually_exclusive_group(required=True)
     when.add_argument("--cron", metavar="EXPRESSION", help="5 fields: '0 2 * * *'")
     when.add_argument("--every", metavar="DURATION", help="15m, 1h30m")
-    parser.add_argument("--tz", default="UTC", help="of --cron: Europe/Rome; default: UTC")
+    parser.add_argument("--tz", help="of --cron: Europe/Rome; default: UTC")
     parser.add_argument(
         "--catch-up", default="latest", metavar="POLICY",
         help="of missed ticks: skip, latest (default), all, or how many of the last",
