@@ -100,6 +100,19 @@ async def start(w: World, text: str, key: str = "k", flow: Any = plain) -> Handl
     return await Client(w.store).start(flow.options(debounce_key=key), text)
 
 
+async def due_too_early(w: World) -> tuple[str, Stored]:
+    """A parked run whose hint is due, and which a second start holds back for 4 s more."""
+    process = await w.process()
+    handle = await start(w, "a")
+    await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
+    await virtual_seconds(5)
+    await start(w, "b")
+    process.kill()
+    await virtual_seconds(6)
+    (hint,) = [stored async for stored in w.store.list(names.TIMERS)]
+    return handle.id, hint
+
+
 async def move(
     store: Store, hint: Stored, ended: list[timers.Promoted], stopped: anyio.Event
 ) -> None:
@@ -357,14 +370,7 @@ async def test_a_hint_that_moves_leaves_the_run_another() -> None:
         at += 1
         ran.clear()
         async with world() as w:
-            process = await w.process()
-            first = await start(w, "a")
-            await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
-            await virtual_seconds(5)
-            await start(w, "b")
-            process.kill()
-            await virtual_seconds(6)
-            (hint,) = [stored async for stored in w.store.list(names.TIMERS)]
+            run, hint = await due_too_early(w)
             stopped, go_on = anyio.Event(), anyio.Event()
             slow = Store(Halting(chosen(w.bucket), at, stopped, go_on), system=virtual_system(at))
             ended = list[timers.Promoted]()
@@ -374,7 +380,7 @@ async def test_a_hint_that_moves_leaves_the_run_another() -> None:
                 await stopped.wait()
                 moves = not ended
                 await w.process()
-                assert await w.result(first.id) == "b"
+                assert await w.result(run) == "b"
                 go_on.set()
             late += bool(w.hints("timers/"))
             await w.until(lambda: not w.hints("live/") and not w.hints("timers/"))
@@ -382,6 +388,28 @@ async def test_a_hint_that_moves_leaves_the_run_another() -> None:
             assert [text for _, text, _ in ran] == ["b"]
     assert at > 4
     assert late > 0  # its hint was there after the run was over: it wakes nothing but a look
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_whoever_moves_a_hint_may_die(mode: Mode) -> None:
+    """At any of its calls: the run is woken in time all the same, and no hint is left."""
+    deaths, died = 0, True
+    while died:
+        ran.clear()
+        async with world() as w:
+            run, hint = await due_too_early(w)
+
+            async def moves(store: Store, hint: Stored = hint) -> None:
+                await timers.promote(store, hint)
+
+            due = 4 + anyio.current_time()
+            died = await dies(w.bucket, mode, deaths, moves, system=w.system)
+            await w.process()
+            assert await w.result(run) == "b"
+            assert due - 0.1 <= ran[0][2] <= due + 3
+            await w.until(lambda: not w.hints("live/") and not w.hints("timers/"))
+        deaths += died
+    assert deaths == 3  # the loss of its fourth, a delete, is no matter to it
 
 
 async def test_a_start_that_joins_makes_what_the_first_did_not() -> None:
