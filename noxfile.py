@@ -237,15 +237,19 @@ def _interpreters(session: nox.Session) -> list[str]:
 
 
 def _find_python(version: str) -> str | None:
-    """The newest python of that version that pyenv or PATH has, if it really starts."""
+    """A python of that version that pyenv or PATH has, if it really starts and makes venvs."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     places = sorted(pyenv.glob(f"versions/{version}.*/bin/python"), reverse=True)
     on_path = shutil.which(f"python{version}")
     for python in [*map(str, places), *([on_path] if on_path else [])]:
         # pyenv leaves shims on PATH for versions that are not selected: they exist and fail.
-        ask = "import sys; print('%d.%d' % sys.version_info[:2])"
-        answer = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
-        if answer.stdout.strip() == version:
+        # Debian's pythons make no venv until a package of their version is installed.
+        ask = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
+        try:
+            asked = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
+        except OSError:
+            continue
+        if asked.stdout.strip() == version:
             return python
     return None
 
