@@ -106,6 +106,24 @@ def test_a_run_that_waits_for_a_label_says_so(
     assert (shown["status"], shown["reason"]) == ("waiting", why)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--processes", "0"), "--processes must be at least 1"),
+        (("--concurrency", "0"), "--concurrency must be at least 1"),
+        (("--queues", "a,,b"), "the queue is empty"),
+        (("--label", ""), "the label is empty"),
+        (("--label", "a\nb"), "the label 'a\\nb' has control characters"),
+        (("--process", "2"), "--process"),  # no abbreviations: the processes would not know it
+    ],
+)
+def test_fleets_that_cannot_be(cli: Cli, flow: str, words: tuple[str, str], said: str) -> None:
+    """Refused before anything is served."""
+    done = cli("worker", flow, "--until-idle", *words)
+
+    assert (done.code, said in done.err) == (2, True), done.err
+
+
 def test_queues_labels_and_processes_together(cli: Cli, folder: Path, flow: str) -> None:
     """Two queues, two processes of two places each, one label; the third queue is left."""
     (folder / "go").touch()

@@ -102,6 +102,8 @@ def _options(arguments: argparse.Namespace) -> Options:
     queues = tuple(arguments.queues.split(","))
     for queue in queues:
         check_id(queue, what="queue")
+    for served in arguments.label:
+        check_id(served, what="label")
     return Options(
         queues=queues, concurrency=arguments.concurrency, threads=arguments.threads,
         terms=Terms.of(durations.seconds(arguments.ttl)),

@@ -266,6 +266,9 @@ def workflow(
         max_attempts=max_attempts, attempt_every=attempt_every,
     )  # fmt: skip
 
+    if label != "":
+        check_id(label, what="label")
+
     def decorate(fn: Callable[..., Any]) -> WorkflowFunction[Any, Any]:
         in_queue, limits = _queue(queue)
         definition = WorkflowDefinition(

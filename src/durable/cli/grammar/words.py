@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Callable
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from durable.errors import UsageError
 
@@ -15,7 +15,14 @@ Command = Callable[[argparse.Namespace], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports what is wrong as every other error is reported."""
+    """Reports what is wrong as every other error is reported.
+
+    Flags are not abbreviated: a worker hands its command line on to its processes, without
+    `--processes`, and would start more and more of them if the flag had other forms.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}", hint=f"`{self.prog} --help` tells more")
