@@ -22,6 +22,7 @@ pytestmark = pytest.mark.anyio
 
 PHASES = range(0, 60, 2)  # store calls of a worker that takes a run, carries it and ends it
 LIMIT = 3
+JOBS = 200
 
 bodies: list[str] = []
 inside: set[str] = set()
@@ -137,11 +138,11 @@ async def test_a_holder_that_ends_in_any_phase_leaks_no_slot(ends: str, phase: i
 
 
 async def test_racing_workers_never_exceed_the_limit() -> None:
-    """B83: limit 3, eight workers that stop and go on at random, 60 jobs: three at most, all."""
+    """B83: limit 3, eight workers that stop and go on at random, 200 jobs: three at most, all."""
     async with world() as w:
         chance = random.Random(7)  # the same pauses each time
         workers = [await worker(w) for _ in range(8)]
-        for number in range(60):
+        for number in range(JOBS):
             await w.start(f"j{number}", three, chance.uniform(0.5, 4))
 
         async def stumble(process: Process) -> None:
@@ -154,10 +155,10 @@ async def test_racing_workers_never_exceed_the_limit() -> None:
         async with anyio.create_task_group() as tasks:
             for process in workers[:6]:
                 tasks.start_soon(stumble, process)
-            for number in range(60):
+            for number in range(JOBS):
                 assert await w.result(f"j{number}") == f"j{number}"
             tasks.cancel_scope.cancel()
 
         assert most == [LIMIT]
-        assert len(set(bodies)) == 60
+        assert len(set(bodies)) == JOBS
         await w.until(lambda: left(w) == [])
