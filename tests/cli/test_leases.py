@@ -74,4 +74,7 @@ def test_queues_are_listed_paused_and_resumed(cli: Cli) -> None:
     assert shown[:3] == ["default", "paused", "2"]
     assert cli("queues", "--json").document["queues"][0]["paused"] is False
     assert cli("queues", "pause").code == 2
+    cli("queues", "pause", "--workflow", "quick")
+    assert cli("queues").out.endswith("paused workflows: quick\n")
+    assert cli("queues", "--json").document["paused_workflows"] == ["quick"]
     assert "takes no QUEUE" in cli("queues", "list", "default").err

@@ -37,13 +37,13 @@ async def test_open_runs_come_first_then_the_newest(client: Client) -> None:
 
 
 async def test_it_never_walks_the_folders_of_runs(bucket: Bucket, client: Client) -> None:
-    """Markers, attention hints, workers and history are all it looks at."""
+    """Markers, attention hints, workers, pauses and history are all it looks at."""
     await client.start(checkout.options(id="x"), "A")
     start = len(bucket.log)
 
     await shown(client)
 
-    assert {verb for verb, _ in bucket.log[start:]} == {"list"}
+    assert {name for verb, name in bucket.log[start:] if verb != "list"} == {names.PAUSES}
     assert not [name for _, name in bucket.log[start:] if name.startswith("runs")]
 
 

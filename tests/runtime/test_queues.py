@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from durable import Queue, sleep
+from durable.client.reading import read_status
 from durable.decorators import step, workflow
 from durable.errors import UsageError
 from durable.protocol import names
@@ -193,31 +194,35 @@ async def test_a_rate() -> None:
 
 
 async def test_a_paused_queue_starts_nothing() -> None:
-    """What goes on goes on; what waits waits until the queue is resumed."""
+    """What goes on goes on; what waits waits until the queue is resumed, and says so."""
     async with world() as w:
         await worker(w)
         await w.start("a", single, 5.0)
         await w.until(lambda: bodies == ["a"])
         await lines.pause(w.store, queues=["one"], on=True)
-        await w.start("b", single)
+        start = await w.start("b", single)
         await w.result("a")
         await virtual_seconds(100)
         assert bodies == ["a"]
+        status = await read_status(w.store, "b", start)
+        assert (str(status), status.reason) == ("waiting", "queue 'one' is paused")
         await lines.pause(w.store, queues=["one"], on=False)
 
         assert await w.result("b") == "b"
 
 
 async def test_a_paused_workflow_starts_nothing() -> None:
-    """Of a whole workflow type no run is taken, in whatever queue; others go on."""
+    """Of a whole workflow type no run is taken, in whatever queue, and says so; others go on."""
     async with world() as w:
         await lines.pause(w.store, workflows=["queue-test send"], on=True)
         await worker(w)
-        await w.start("a", send.options(queue="one"))
+        start = await w.start("a", send.options(queue="one"))
         await w.start("b", single)
         await w.result("b")
         await virtual_seconds(100)
         assert bodies == ["b"]
+        status = await read_status(w.store, "a", start)
+        assert (str(status), status.reason) == ("waiting", f"workflow {send.name!r} is paused")
         await lines.pause(w.store, workflows=["queue-test send"], on=False)
 
         assert await w.result("a") == "a"

@@ -38,20 +38,26 @@ async def _set(arguments: argparse.Namespace) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    found, now = anyio.run(_read, arguments)
+    found, paused, now = anyio.run(_read, arguments)
     if arguments.json:
-        output.document({"queues": found})
-    elif found:
+        output.document({"queues": found, "paused_workflows": paused})
+        return exits.DONE
+    if found:
         heads = ("queue", "limit", "state", "waiting", "oldest", "running", "slots held by")
         output.table(heads, [_row(queue, now) for queue in found])
     else:
         print("no queues")
+    if paused:
+        print(f"paused workflows: {', '.join(paused)}")
     return exits.DONE
 
 
-async def _read(arguments: argparse.Namespace) -> tuple[list[QueueSummary], float]:
+async def _read(
+    arguments: argparse.Namespace,
+) -> tuple[list[QueueSummary], tuple[str, ...], float]:
     async with connect(arguments.store, patience=PATIENCE) as client:
-        return [queue async for queue in client.queues.list()], client.store.now()
+        found = [queue async for queue in client.queues.list()]
+        return found, await client.queues.paused_workflows(), client.store.now()
 
 
 def _row(queue: QueueSummary, now: float) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from durable.client.reading import Status, Workers, damage, in_line
 from durable.protocol import names
 from durable.protocol.records import Attention, History, Pending
 from durable.runtime import markers, reading, slots, timers
-from durable.runtime.lines import read_pauses
 from durable.store import Store, Stored
 
 H = TypeVar("H", Attention, History)
@@ -138,11 +137,11 @@ class RunList:
                 waiting.append((queue, pending, pending.created or stored.created))
         if not waiting:
             return []
-        pauses, workers = await read_pauses(self._store), await Workers.read(self._store)
+        workers = await Workers.read(self._store)
         return [
             RunSummary(
                 pending.run, pending.workflow,
-                in_line(queue, pauses, _unserved(workers, queue, pending)),
+                in_line(queue, _unserved(workers, queue, pending)),
                 pending.instance, created,
             )
             for queue, pending, created in waiting

@@ -51,6 +51,10 @@ class Queues:
         """All queues by name; to be iterated with `async for`."""
         return QueueList(self._store)
 
+    async def paused_workflows(self) -> tuple[str, ...]:
+        """The workflows of which no further run is started, in whatever queue."""
+        return tuple((await lines.read_pauses(self._store)).workflows)
+
     async def pause(self, *, queue: str | None = None, workflow: str | None = None) -> None:
         """Start no further run of a queue, or of a workflow in whatever queue.
 

@@ -240,7 +240,7 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
         unserved = (await Workers.read(store)).why_unserved(
             start.workflow, start.queue, label=start.label, pin=start.pin
         )
-        return in_line(start.queue, await read_pauses(store), unserved)
+        return in_line(start.queue, unserved)
     facts = await facts_of_runs.load(store, run)
     if facts is not None and facts.result is None:
         waiting = facts.waiting()
@@ -254,15 +254,13 @@ async def read_status(store: Store, run: str, start: Start) -> Status:
     return Status("waiting", why, interrupted=True)
 
 
-def in_line(queue: str, pauses: Pauses, unserved: str) -> Status:
+def in_line(queue: str, unserved: str) -> Status:
     """The status of a run that waits for a slot of its queue.
 
     Args:
-        pauses: what is paused.
         unserved: why no worker would take it; empty if one would.
     """
-    paused = ", which is paused" if queue in pauses.queues else ""
-    return Status("waiting", unserved or f"in line for a slot of queue {queue!r}{paused}")
+    return Status("waiting", unserved or f"in line for a slot of queue {queue!r}")
 
 
 def what_it_waits_for(waits: list[Wait]) -> str:
@@ -364,14 +362,20 @@ class WorkerSummary:
 
 
 class Workers:
-    """All workers that have a lease or have shown themselves lately."""
+    """All workers that have a lease or have shown themselves lately, and what they leave alone.
 
-    def __init__(self, found: dict[str, WorkerSummary]) -> None:
+    Args:
+        found: by id.
+        pauses: what none of them starts.
+    """
+
+    def __init__(self, found: dict[str, WorkerSummary], pauses: Pauses) -> None:
         self.found = found
+        self.pauses = pauses
 
     @classmethod
     async def read(cls, store: Store) -> Workers:
-        """Two lists: leases, and the presence of workers that hold no run."""
+        """Two lists, of leases and of the presence of workers that hold no run, and one read."""
         found: dict[str, WorkerSummary] = {}
         async for stored in store.list(names.PRESENCE):
             if store.now() - stored.updated >= PRESENCE_KEPT:
@@ -394,7 +398,7 @@ class Workers:
                     lease.worker, lease.label, state, serves.queues if serves else (),
                     serves.workflows if serves else (), stored.updated,
                 )  # fmt: skip
-        return cls(found)
+        return cls(found, await read_pauses(store))
 
     def status(
         self, workflow: str, queue: str, holder: str, *, label: str = "", pin: str = ""
@@ -422,4 +426,6 @@ class Workers:
             return f"no live worker knows workflow {workflow!r}{needs}"
         if pin and not any(names.of_version(workflow, pin) in w.workflows for w in here):
             return f"no live worker has version {pin!r} of workflow {workflow!r}, which it needs"
-        return ""
+        if queue in self.pauses.queues:
+            return f"queue {queue!r} is paused"
+        return f"workflow {workflow!r} is paused" if workflow in self.pauses.workflows else ""
