@@ -34,11 +34,11 @@ class Custody:
         version: the code version that stands in attention hints.
         lines: what the worker knows of its queues.
         spawn: starts a task of the worker.
-        spawn_last: the same for the last thing done for a run; it ends with the lease.
         why: what the next epoch is claimed for.
         execution: of the present epoch, once it has begun.
         place: its slot, if its queue is limited and it has one.
         touched: whether somebody touched the marker and no look has answered it yet.
+        last: what remains to be done once the run is over and others were told.
     """
 
     around: Surroundings
@@ -48,12 +48,12 @@ class Custody:
     solitude: Solitude
     lines: Lines
     spawn: Callable[[Work], None]
-    spawn_last: Callable[[Work], None]
     held: Held
     why: Why
     execution: Execution | None = None
     place: Place | None = None
     touched: bool = False
+    last: Work | None = None
 
     @property
     def run(self) -> str:

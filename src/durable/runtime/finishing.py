@@ -119,4 +119,4 @@ def delete_marker(custody: Custody, hints: Sequence[str] = ()) -> None:
         if not await custody.let_go(has_begun_anew):
             await custody.give_back()
 
-    custody.spawn_last(delete)
+    custody.last = delete

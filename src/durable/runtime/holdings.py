@@ -21,6 +21,7 @@ from durable.runtime.markers import Held
 from durable.runtime.reading import with_body
 from durable.runtime.runner import Runner
 from durable.runtime.solitude import Solitude
+from durable.runtime.surroundings import Progress
 from durable.runtime.together import both
 from durable.store import Refused, Store, Stored, Written
 
@@ -77,13 +78,18 @@ class Holdings:
         return Identity(
             self._store, self._options,
             tasks=self._tasks, on_lost=self._on_lost, describe_running=self._describe_running,
-            crowded=lambda: not self.room, launch=self._launch,
+            observe=self._observe, crowded=lambda: not self.room, launch=self._launch,
         )  # fmt: skip
 
     def _describe_running(self) -> str:
         executions = [(run, r.execution) for run, r in list(self.runners.items()) if r.execution]
         paths = [f"{path} of run {run!r}" for run, e in executions for path in list(e.running)]
         return ", ".join(paths)
+
+    def _observe(self, run: str, progress: Progress) -> None:
+        if progress.kind in {"record", "retry"}:
+            self._solitude.end(run)
+        self._options.observe(run, progress)
 
     def _on_lost(self, reason: str) -> None:
         if self.identity.over:
@@ -243,8 +249,7 @@ class Holdings:
         custody = Custody(
             around=identity.around, worker=identity.id,
             label=self._options.label, version=self._options.version, solitude=self._solitude,
-            spawn=self._spawn, spawn_last=lambda work: self._spawn_last(identity, run, work),
-            held=held, why=why, lines=self._lines,
+            spawn=self._spawn, held=held, why=why, lines=self._lines,
         )  # fmt: skip
         runner = Runner(custody, self._workflows)
         self.runners[run] = runner
@@ -273,6 +278,8 @@ class Holdings:
             runner.gone.set()
             self._tell()
             self._refill()
+        if runner.last is not None:
+            await self._leave(identity, runner.run, runner.last)
 
     def _refill(self) -> None:
         """A place is free: take from what the last list left over, without another list."""
@@ -288,22 +295,18 @@ class Holdings:
     def _spawn(self, work: Work) -> None:
         self._tasks.start_soon(work)
 
-    def _spawn_last(self, identity: Identity, run: str, work: Work) -> None:
+    async def _leave(self, identity: Identity, run: str, last: Work) -> None:
         """Delete the marker of a run that is over; until that is known, nobody takes it here."""
         self._leaving.add(run)
-
-        async def leased() -> None:
-            try:
-                await identity.leased(work)
-            except StoreError as e:
-                # Only clean-up is done this way; whoever lists the marker does it again.
-                log.warning("clean-up is left to the next list: %s", e.message)
-            finally:
-                self._leaving.discard(run)
-            self._tell()
-            self._on_change()  # a marker has gone: that may have been the last
-
-        self._tasks.start_soon(leased)
+        try:
+            await identity.leased(last)
+        except StoreError as e:
+            # Only clean-up is done this way; whoever lists the marker does it again.
+            log.warning("clean-up is left to the next list: %s", e.message)
+        finally:
+            self._leaving.discard(run)
+        self._tell()
+        self._on_change()  # a marker has gone: that may have been the last
 
     # -- letting go -------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ class Identity:
     Args:
         on_lost: called once, in the event loop, when the lease is lost.
         describe_running: names the bodies in flight, for a warning.
+        observe: told of every call's progress.
         crowded: whether the worker has no place for another run.
         launch: starts a child's run.
     """
@@ -83,6 +84,7 @@ class Identity:
         tasks: anyio.abc.TaskGroup,
         on_lost: Callable[[str], None],
         describe_running: Callable[[], str],
+        observe: Callable[[str, Progress], None],
         crowded: Callable[[], bool],
         launch: Callable[[Store, str, Start], Awaitable[Written | Refused]],
     ) -> None:
@@ -104,7 +106,7 @@ class Identity:
             trusted=self.keeper.trusted,
             steps=anyio.CapacityLimiter(options.threads),
             workflows=anyio.CapacityLimiter(options.concurrency),
-            observe=options.observe, body_of=options.body_of, crowded=crowded,
+            observe=observe, body_of=options.body_of, crowded=crowded,
             always_park=options.always_park, launch=launch,
         )  # fmt: skip
         self.over = False
@@ -118,6 +120,8 @@ class Identity:
     async def leased(self, work: Work) -> None:
         """Do something that must end with the lease."""
         with anyio.CancelScope() as scope:
+            if self.over:
+                scope.cancel()
             self._scopes.add(scope)
             try:
                 await work()

@@ -6,7 +6,6 @@ of them comes next is decided here.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 
 import anyio
@@ -19,7 +18,7 @@ from durable.runtime.admission import Admission, Admitted, Queued, Turned
 from durable.runtime.cancelling import message
 from durable.runtime.children import cancel_orphan
 from durable.runtime.closing import Attention, Finished, LateRecord, Parked, Stopped, corrupt
-from durable.runtime.custody import Custody
+from durable.runtime.custody import Custody, Work
 from durable.runtime.debouncing import Changed
 from durable.runtime.definitions import WorkflowDefinition, Workflows, code_for
 from durable.runtime.execution import Execution
@@ -27,7 +26,6 @@ from durable.runtime.facts import CorruptFact, Facts
 from durable.runtime.flags import read as read_flag
 from durable.runtime.flags import unflag
 from durable.runtime.markers import Held
-from durable.runtime.surroundings import Progress
 
 log = logging.getLogger("durable")
 
@@ -63,6 +61,11 @@ class Runner:
     def held(self) -> Held:
         """Its marker."""
         return self._custody.held
+
+    @property
+    def last(self) -> Work | None:
+        """What remains to be done once `carry` has returned; nobody waits for it."""
+        return self._custody.last
 
     @property
     def execution(self) -> Execution | None:
@@ -193,9 +196,8 @@ class Runner:
         if epoch == opening.LIST_AGAIN:
             return False
         execution = Execution(
-            around=dataclasses.replace(self._custody.around, observe=self._observe),
-            definition=definition, run_id=self.run, instance=facts.start.instance,
-            epoch=epoch, journal=journal, args=args, kwargs=kwargs,
+            around=self._custody.around, definition=definition, run_id=self.run,
+            instance=facts.start.instance, epoch=epoch, journal=journal, args=args, kwargs=kwargs,
             deadline=facts.start.deadline, version=facts.start.workflow_version,
             origin=facts.start.first(), forks=facts.start.forks, cancel=facts.cancel,
             tick=facts.start.tick, takes=facts.takes, events=facts.events,
@@ -233,11 +235,6 @@ class Runner:
             execution.looking.touched()
         self._custody.spawn(execution.run_to_end)
         await execution.ended.wait()
-
-    def _observe(self, run: str, progress: Progress) -> None:
-        if progress.kind in {"record", "retry"}:
-            self._custody.solitude.end(run)
-        self._custody.around.observe(run, progress)
 
     # -- after it ---------------------------------------------------------------------------------
 
