@@ -120,6 +120,10 @@ class Cancelling:
             if request is not None:
                 self.ask(request)
 
+    def release(self) -> None:
+        """The run is closed: nobody needs to be told any more."""
+        self._on_asked = _ignore
+
     def expire(self) -> None:
         """The time for clean-up is over: its calls are cancelled too, but for undo actions."""
         self._expired = True
@@ -174,3 +178,7 @@ class Cancelling:
         else:
             open_call.thread.set()
             open_call.wait.end_in(THREAD_GRACE)
+
+
+def _ignore() -> None:
+    """Nobody listens."""

@@ -69,6 +69,10 @@ class Custody:
     def token(self) -> str:
         return self.around.system.token()
 
+    def over(self) -> None:
+        """Nothing remains to be done: what it keeps refers to it."""
+        self.execution = self.last = None
+
     # -- timer hints ------------------------------------------------------------------------------
 
     def passed(self, facts: Facts, wait: Wait) -> None:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -51,6 +52,7 @@ from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.function import Function
 from durable.runtime.gate import Gate
 from durable.runtime.grouping import Groups
+from durable.runtime.helpers import Helpers
 from durable.runtime.inbox import Inbox
 from durable.runtime.inflight import InFlight
 from durable.runtime.invoking import Invoker
@@ -104,6 +106,7 @@ class Execution:
         children: runs that it has started.
         turnstile: the order of outcomes; a decision that closes branches tells it.
         ownership: what is stamped on the records.
+        spawn: starts a task of the run's own.
         publishing: the progress that it publishes; flushed by its owner at the end.
         patches: what `patched` decides.
         chance: what `random` and `uuid` draw from.
@@ -140,33 +143,39 @@ class Execution:
         )  # fmt: skip
         origin = origin or Origin(instance, 0.0)
         order = [step.path for step in journal.order]
-        self.turnstile = Turnstile(order, lambda: self.spawn(self._dispatch))
+        helpers = self._helpers = Helpers()
+        self.spawn = helpers.spawn
+        gate = self._gate = Gate(run_id, around.trusted)
+        turnstile = self.turnstile = Turnstile(
+            order, lambda it: helpers.spawn(partial(_dispatch, run_id, it, gate))
+        )
+        gate.at_close(turnstile.release)
         shares = [Share(journal.recorded_up_to(f.epoch), f.instance) for f in forks]
         self.chance = Chance(origin.instance, shares, self.turnstile.passed)
         self._definition = definition
         self._args = args
         self._kwargs = kwargs
         self._root = Scope(self, "", time=origin.created)
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._helped = False  # whether tasks were started beside the function's
         self._over = False  # whether the function's task has come to its end
-        self._gate = Gate(run_id, around.trusted, self._release)
         self._riders = Riders(journal.open_calls())
         self._groups = Groups(
             around=around, ownership=self.ownership, gate=self._gate, riders=self._riders,
             last=journal.groups, spawn=self.spawn,
         )  # fmt: skip
-        self._cancellations = Cancellations(self._gate)
+        gate.at_close(self._groups.release)
+        self._cancellations = Cancellations(gate)
         self.cancelling = Cancelling(self.ownership, around.store, cancel, self._on_cancelled)
-        self._in_flight = InFlight(self._gate.close)
+        gate.at_close(self.cancelling.release)
+        in_flight = self._in_flight = InFlight(gate.close)
         self._threads = Threads(run_id, self._gate, self.spawn, around.workflows)
         self._loop = Loop()
         self._keeper = Keeper(
-            self._is_live, self._groups.recorded,
-            lambda e: self.close(Stopped("store", error=e)), self.spawn,
+            lambda: not turnstile.replaying or bool(in_flight.paths), self._groups.recorded,
+            lambda e: gate.close(Stopped("store", error=e)), self.spawn,
         )  # fmt: skip
         self.publishing = Publishing(around, self.ownership, self._keeper)
         self.parking = self._make_parking(around, deadline)
+        gate.at_close(self.parking.release)
         self.parking.begins(self._root.strand)
         self._performer = self._make_performer(around, journal, dict(undos or {}), passed)
         self.inbox = Inbox(
@@ -181,9 +190,8 @@ class Execution:
         for look in (self.cancelling.look, self.inbox.look, self.children.look):
             self.looking.at(look)
         self._function = Function(
-            definition=definition, call=self._call_function, root=self._root, gate=self._gate,
-            turnstile=self.turnstile, cancelling=self.cancelling,
-            undoing=self._performer.undoing, over=over,
+            definition=definition, root=self._root, gate=self._gate, turnstile=self.turnstile,
+            cancelling=self.cancelling, undoing=self._performer.undoing, over=over,
         )  # fmt: skip
         self._limits = Limits(
             run_id=run_id, deadline=deadline, cleanup=definition.cleanup_timeout,
@@ -193,10 +201,11 @@ class Execution:
         )  # fmt: skip
 
     def _make_parking(self, around: Surroundings, deadline: float) -> Parking:
+        turnstile = self.turnstile
         return Parking(
             now=around.store.now, deadline=deadline, always=around.always_park,
             crowded=around.crowded,
-            activity=lambda: self.turnstile.activity, forbidden=self._is_busy,
+            activity=lambda: turnstile.activity, forbidden=self._is_busy,
             close=self._gate.close, spawn=self.spawn,
         )  # fmt: skip
 
@@ -230,7 +239,7 @@ class Execution:
             publishing=self.publishing, keeper=self._keeper, loop=self._loop,
         )  # fmt: skip
         return Performer(
-            around=around, run_id=self.run_id, root=self._root, recorded=recorded,
+            around=around, run_id=self.run_id, recorded=recorded,
             claimed=journal.waits, gate=self._gate,
             turnstile=self.turnstile, cancellations=self._cancellations,
             cancelling=self.cancelling, in_flight=self._in_flight, bodies=bodies,
@@ -271,10 +280,13 @@ class Execution:
             in_this_process.discard(self)
             executing.reset(token)
         self._threads.let_go()
+        # Nothing of it refers to itself from here on, so it is freed as soon as nobody needs it.
+        # What only a garbage collection finds makes all runs of the process stand still for it.
+        del self._root, self._function, self._limits
 
     async def _run_in_group(self) -> None:
         async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
+            self._helpers.tasks = tasks
             self.looking.begin()
             self._limits.start()
             tasks.start_soon(self._run_host)
@@ -283,7 +295,7 @@ class Execution:
             except anyio.get_cancelled_exc_class():
                 self.close(Stopped("cancelled"))
                 raise
-            if self._helped or not self._over:  # else nothing is left to cancel, which costs
+            if self._helpers.needed or not self._over:  # else nothing is left to cancel
                 tasks.cancel_scope.cancel()
 
     def close(self, why: Closing) -> None:
@@ -403,20 +415,6 @@ class Execution:
 
     # -- its tasks --------------------------------------------------------------------------------
 
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a task of the run's own."""
-        assert self._tasks is not None
-        self._helped = True
-        self._tasks.start_soon(work)
-
-    def _release(self) -> None:
-        self.turnstile.release()
-        self._groups.release()
-
-    def _is_live(self) -> bool:
-        """Whether it has left its recorded past behind."""
-        return not self.turnstile.replaying or bool(self._in_flight.paths)
-
     def _on_cancelled(self) -> None:
         self._limits.limit_cleanup()
 
@@ -424,7 +422,7 @@ class Execution:
         cleanup.begin()
         try:
             with self._gate.function:
-                self._gate.finish(await self._function.outcome())
+                self._gate.finish(await self._function.outcome(self._call_function))
         except KeyboardInterrupt:
             raise  # the process was asked to end; no outcome is invented
         except BaseException as e:  # noqa: BLE001  # user code
@@ -438,9 +436,10 @@ class Execution:
     def _call_function(self) -> Awaitable[object]:
         return self.run_function(self._definition, self._root, self._args, self._kwargs)
 
-    async def _dispatch(self) -> None:
-        try:
-            await self.turnstile.dispatch()
-        except Exception as e:
-            log.exception("run %r: the dispatcher failed; the run is closed", self.run_id)
-            self.close(Stopped("broken", error=None, path=repr(e)))
+
+async def _dispatch(run_id: str, turnstile: Turnstile, gate: Gate) -> None:
+    try:
+        await turnstile.dispatch()
+    except Exception as e:
+        log.exception("run %r: the dispatcher failed; the run is closed", run_id)
+        gate.close(Stopped("broken", error=None, path=repr(e)))

@@ -29,13 +29,11 @@ class Function:
     """See the module's docstring.
 
     Attributes:
-        call: runs the function in the root scope.
         over: what the run comes to, whatever the function does: it was cut short, or is not even
             run.
     """
 
     definition: WorkflowDefinition
-    call: Callable[[], Awaitable[object]]
     root: Scope
     gate: Gate
     turnstile: Turnstile
@@ -45,12 +43,16 @@ class Function:
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _ended: bool = False
 
-    async def outcome(self) -> Finished:
-        """What the run comes to. If it does not complete, what it did is undone before."""
+    async def outcome(self, call: Callable[[], Awaitable[object]]) -> Finished:
+        """What the run comes to. If it does not complete, what it did is undone before.
+
+        Args:
+            call: runs the function in the root scope.
+        """
         ended = self.over
         if ended is None:
             with self._scope:
-                ended = await self._run()
+                ended = await self._run(call)
         self._ended = True
         ended = self.over or ended
         assert ended is not None
@@ -84,10 +86,10 @@ class Function:
         remaining = self.turnstile.remaining()
         self.turnstile.forget([path for path in remaining if not path.startswith(FOLDER)])
 
-    async def _run(self) -> Finished:
+    async def _run(self, call: Callable[[], Awaitable[object]]) -> Finished:
         definition = self.definition
         try:
-            value = await self.call()
+            value = await call()
             raw, _ = values.encode_result(value, definition.returns, name=definition.name)
         except KeyboardInterrupt:
             raise  # the process was asked to end; no outcome is invented

@@ -28,7 +28,6 @@ class Gate:
 
     Args:
         trusted: whether the owner still holds its lease.
-        release: called once, when the run is closed.
 
     Attributes:
         closing: why the run was closed; None while it is open.
@@ -36,9 +35,7 @@ class Gate:
         function: the scope in which the workflow function runs.
     """
 
-    def __init__(
-        self, run_id: str, trusted: Callable[[], bool], release: Callable[[], None]
-    ) -> None:
+    def __init__(self, run_id: str, trusted: Callable[[], bool]) -> None:
         self.closing: Closing | None = None
         self.ended = anyio.Event()
         # Shielded: a cancellation from outside must not look like one of user code.
@@ -47,11 +44,15 @@ class Gate:
         self._scope_of_this_loop = type(self.function)
         self._run_id = run_id
         self._trusted = trusted
-        self._release = release
+        self._at_close: list[Callable[[], None]] = []
         self._waits: dict[anyio.CancelScope, Scope] = {}
         self._refused: Counter[int] = Counter()  # by strand
 
     # -- closing ----------------------------------------------------------------------------------
+
+    def at_close(self, release: Callable[[], None]) -> None:
+        """Have this called once, when the run is closed."""
+        self._at_close.append(release)
 
     def close(self, why: Closing) -> None:
         """Unwind now; the first reason given counts."""
@@ -67,7 +68,9 @@ class Gate:
             self._end_waits()
 
     def _end_waits(self) -> None:
-        self._release()
+        for release in self._at_close:
+            release()
+        self._at_close.clear()  # whoever waited for it may know the gate
         for scope in list(self._waits):
             scope.cancel()
 

@@ -280,6 +280,7 @@ class Holdings:
             self._refill()
         if runner.last is not None:
             await self._leave(identity, runner.run, runner.last)
+        runner.over()
 
     def _refill(self) -> None:
         """A place is free: take from what the last list left over, without another list."""

@@ -93,6 +93,10 @@ class Parking:
         self._changed = News()
         self._changes = 0
 
+    def release(self) -> None:
+        """The run is closed: it is not parked any more."""
+        self._forbidden = _always
+
     def not_beyond(self, time: float) -> None:
         """Something is to be done at that time, in store time, even if the run is parked."""
         self._deadline = min(self._deadline, time)
@@ -218,6 +222,10 @@ class Parking:
         if self._deadline < _due(first):
             return Parked("", self._deadline, first.why)
         return Parked(first.path, first.due, first.why)
+
+
+def _always() -> bool:
+    return True
 
 
 def _due(wait: Standing) -> float:

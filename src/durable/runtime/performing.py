@@ -39,14 +39,12 @@ class Performer:
     """Performs the calls of one execution.
 
     Attributes:
-        root: the scope of the workflow function.
         recorded: outcomes that earlier owners recorded, by path.
         claimed: the waits that they began, by path.
     """
 
     around: Surroundings
     run_id: str
-    root: Scope
     recorded: Mapping[str, Step]
     claimed: Mapping[str, Wait]
     gate: Gate
@@ -86,10 +84,9 @@ class Performer:
 
     def _is_concurrent(self, branch: Scope) -> bool:
         """Whether other calls may be under way beside one made in this branch."""
-        root = self.root
-        if branch is not root or len(root.unfinished) > 1:
+        if branch.prefix or len(branch.unfinished) > 1:
             return True
-        return root.owner > 0 and strand() != root.owner
+        return branch.owner > 0 and strand() != branch.owner
 
     # -- recorded ---------------------------------------------------------------------------------
 

@@ -113,6 +113,10 @@ class Runner:
         finally:
             self._custody.solitude.leave(self.run)
 
+    def over(self) -> None:
+        """Nothing remains to be done for it in this process."""
+        self._custody.over()
+
     # -- before its code --------------------------------------------------------------------------
 
     async def _carry_once(self) -> bool:

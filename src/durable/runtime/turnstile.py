@@ -46,10 +46,12 @@ class Turnstile:
 
     Args:
         recorded: the paths of the recorded outcomes, in order.
-        start_dispatcher: called once, when the run first makes calls concurrently.
+        start_dispatcher: called once with it, when the run first makes calls concurrently.
     """
 
-    def __init__(self, recorded: Sequence[str], start_dispatcher: Callable[[], None]) -> None:
+    def __init__(
+        self, recorded: Sequence[str], start_dispatcher: Callable[[Turnstile], None]
+    ) -> None:
         self._place = {path: i for i, path in enumerate(recorded)}  # those that remain
         self._gone = bytearray(len(recorded))
         self._lowest = 0
@@ -123,7 +125,7 @@ class Turnstile:
         """From now on outcomes go through the dispatcher."""
         if not self._dispatching:
             self._dispatching = True
-            self._start_dispatcher()
+            self._start_dispatcher(self)
 
     def forget(self, paths: Iterable[str]) -> None:
         """These recorded outcomes will never be awaited: a decision closed their branch."""
