@@ -203,6 +203,27 @@ async def zombie(world: World) -> None:
 
 
 @scenario
+async def stopped_during_a_renewal(world: World) -> None:
+    """The answer to a renewal comes to a worker that is stopped, and hears of it too late."""
+    world.body_seconds = 1.0
+    first = world.worker(flows.code())
+    await world.start(flows.branches, "run", 6)
+    await begun(world, first, "b0-1")
+    others, stopped = world.network.plan, list[Sent]()
+
+    def plan(sent: Sent) -> Fault | None:
+        renews = sent.verb == "replace" and sent.name.startswith("workers/")
+        if renews and sent.who == first.machine.name and not stopped:
+            stopped.append(sent)
+            world.loop.at(world.loop.now + 0.001, world.loop.world, first.machine.stop, 30.0)
+        return others(sent)
+
+    world.network.plan = plan
+    world.fleet(2, flows.code())
+    await world.ended("run")
+
+
+@scenario
 async def sweepers_race(world: World) -> None:
     """Three workers see one die."""
     first = world.worker(flows.code())

@@ -128,6 +128,12 @@ def the_fenced_are_silent(s: Story) -> None:
 
 
 @lie()
+def the_fenced_do_nothing(s: Story) -> None:
+    fence, body = _fence(s), s.one("body")
+    s.move(fence, next(e for e in s.all("body") if e is not body and e.who == body.who))
+
+
+@lie()
 def the_untrusted_do_nothing(s: Story) -> None:
     s.one("body").facts["trusted"] = False
 

@@ -18,7 +18,10 @@ def _state(fact: Fact) -> str:
 
 
 def fences_are_justified(case: Case) -> Iterator[str]:
-    """T2: a lease is fenced when it is older than its own ttl, or its holder is proved dead."""
+    """T2: a lease is fenced when it is older than its own ttl, or its holder is proved dead.
+
+    Who has a clock that runs too fast takes it for older than it is.
+    """
     hosts = _Hosts(case)
     for name, facts in case.mutations.items():
         if not name.startswith("workers/"):
@@ -30,7 +33,7 @@ def fences_are_justified(case: Case) -> Iterator[str]:
                 yield f"{name} was fenced twice"
             elif hosts.can_prove(fact.who, record(before)["label"], fact.at):
                 continue
-            elif fact.at - before.at <= record(before)["ttl"]:
+            elif case.keeps_p11 and fact.at - before.at <= record(before)["ttl"]:
                 yield f"{fact.who} fenced {name} {fact.at - before.at:.2f} s after its renewal"
 
 
@@ -96,16 +99,37 @@ def the_fenced_are_silent(case: Case) -> Iterator[str]:
                 dead = fact.verb != "delete" and _state(fact) == "dead"
 
 
+def the_fenced_do_nothing(case: Case) -> Iterator[str]:
+    """P11, S4: once its lease is fenced a worker begins and records nothing, but under another."""
+    newest: dict[str, str] = {}  # the lease of each process
+    fenced: set[str] = set()
+    for fact in case.facts if case.keeps_p11 else []:
+        if fact.kind == "mutation" and fact.name.startswith("workers/"):
+            if fact.verb == "create":
+                newest[fact.who] = fact.name
+            elif fact.verb != "delete" and _state(fact) == "dead":
+                fenced.add(fact.name)
+        elif newest.get(fact.who) in fenced:
+            if fact.kind == "body":
+                yield f"{fact.who} started {fact.slot} of run {fact.run!r} after it was fenced"
+            elif fact.kind == "call" and _records(fact):
+                yield f"{fact.who} sent {fact.name} after it was fenced"
+
+
 def the_untrusted_do_nothing(case: Case) -> Iterator[str]:
     """P11, T3: an owner past its own deadline starts no body and records nothing."""
     for body in case.by_kind["body"]:
         if body.trusted is False:
             yield f"{body.who} started {body.slot} of run {body.run!r} without its lease"
     for call in case.by_kind["call"]:
-        if call.trusted is False and call.verb == "create" and call.name.startswith("runs/"):
-            kind = call.name.split("/", 3)[-1]
-            if kind.startswith(_OWNED):
-                yield f"{call.who} sent {call.name} without its lease"
+        if call.trusted is False and _records(call):
+            yield f"{call.who} sent {call.name} without its lease"
+
+
+def _records(call: Fact) -> bool:
+    """Whether only the owner of a run sends such a call."""
+    kind = call.name.split("/", 3)[-1]
+    return call.verb == "create" and call.name.startswith("runs/") and kind.startswith(_OWNED)
 
 
 def markers_change_by_their_rules(case: Case) -> Iterator[str]:
@@ -173,6 +197,7 @@ OWNER_RULES: list[Callable[[Case], Iterator[str]]] = [
     provable_deaths_are_seen,
     no_two_believe,
     the_fenced_are_silent,
+    the_fenced_do_nothing,
     the_untrusted_do_nothing,
     markers_change_by_their_rules,
     holders_have_a_lease,
