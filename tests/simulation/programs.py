@@ -112,7 +112,7 @@ async def any_program(seed: int) -> Any:
     exec(_compiled(source), words)
     try:
         return witness.left(await words["program"]())
-    except Exception as e:
+    except (Exception, BaseExceptionGroup) as e:  # a cancellation may be among others
         witness.raised(e)
         raise
 
