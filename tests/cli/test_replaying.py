@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from durable.cli import replaying
+from durable.cli import replaying, selecting
 from durable.client import Client, reading
 from durable.decorators import step, workflow
 from durable.runtime.definitions import WorkflowDefinition
@@ -400,6 +401,71 @@ def test_a_pinned_run_is_stranded_by_code_without_its_version(folder: Path) -> N
     both = VERSIONED.format(version="1").replace("def versioned", "def old")
     file.write_text(both + VERSIONED.format(version="2"))
     assert durable(*every, folder=folder).code == 0
+
+
+WAITS = """
+from durable import step, workflow
+import anyio
+
+@workflow
+async def waits() -> None:
+    await anyio.sleep_forever()
+"""
+
+
+def test_code_that_waits_for_ever_keeps_no_other_run_waiting(folder: Path) -> None:
+    """It is listed as what cannot be told; the other runs are compared."""
+    (folder / "waits.py").write_text(WAITS)
+    (folder / "changing.py").write_text(CODE.format(call="two"))
+    targets = ("--target", "waits.py", "--target", "changing.py")
+    durable("start", "changing.py", "--id", "first", folder=folder)
+    durable("start", "waits.py", "--id", "stuck", folder=folder)
+    durable("start", "changing.py", "--id", "last", folder=folder)
+
+    done = durable("replay", "--all", *targets, "--timeout", "200ms", "--json", folder=folder)
+
+    runs = {run["run"]: run for run in done.document["runs"]}
+    assert done.code == 6
+    assert {run: said["fits"] for run, said in runs.items()} == {
+        "first": True, "stuck": False, "last": True,
+    }  # fmt: skip
+    assert "not over after 0.2 s" in runs["stuck"]["difference"]
+
+
+def test_all_runs_are_counted_by_a_bar(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step for each run, so that a long check shows how far it is."""
+    for run in "abc":
+        cli("start", f"{FLOWS}:quick", "--id", run, "--input", INPUT)
+    seen: list[object] = []
+
+    @contextlib.contextmanager
+    def counted(word: str, total: int, *, silent: bool) -> Iterator[Callable[[], None]]:
+        seen.append((word, total, silent))
+        yield lambda: seen.append("one")
+
+    monkeypatch.setattr(selecting, "progress", counted)
+
+    assert cli("replay", "--all", "--target", FLOWS).code == 0
+    assert seen == [("replay", 3, False), "one", "one", "one"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("x", "--all"), "RUN goes with one run, not with --all"),
+        (("--all", "--until", "note"), "--until goes with one run"),
+        (("--all", "--pdb"), "--pdb goes with one run"),
+        (("x", "--status", "failed"), "--status goes with --all"),
+        (("x", "--workflow", "quick"), "--workflow goes with --all"),
+        (("x", "--timeout", "1s"), "--timeout goes with --all"),
+    ],
+)
+def test_one_run_and_all_do_not_mix(cli: Cli, words: tuple[str, ...], said: str) -> None:
+    """What would be passed over is refused instead."""
+    done = cli("replay", *words, "--target", FLOWS)
+
+    assert done.code == 2
+    assert said in done.err
 
 
 def test_a_replay_needs_a_run(cli: Cli) -> None:

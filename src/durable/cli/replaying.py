@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 
-from durable.cli import exits, output
+from durable.cli import exits, output, selecting
 from durable.cli.debugging import Watcher
 from durable.cli.exits import PATIENCE
 from durable.cli.targets import served
 from durable.client import Client, archives, connect, reading
 from durable.client.replaying import Replay, Watch, compare
 from durable.errors import NeedsAttention, NotFound, UnknownWorkflow, UsageError
+from durable.protocol import durations
 from durable.runtime.definitions import WorkflowDefinition, code_for
 from durable.store import Store
 
 Known = Mapping[str, WorkflowDefinition]
 
+LIMIT = 60.0  # seconds that `--all` gives the replay of one run
+
 
 def replay(arguments: argparse.Namespace) -> int:
     """Print the calls that code and record have in common, and the first difference."""
+    _refuse_contradictions(arguments)
     known = served(arguments.target, arguments.store)
     if arguments.all:
         return _replay_all(arguments, known)
-    if arguments.run is None:
-        raise UsageError("replay which run?", hint="durable replay RUN, or --all --status running")
     done = anyio.run(_replay, arguments, known)
     if arguments.json:
         output.document(_document(arguments.run, done))
     else:
         _print(done)
     return exits.ATTENTION if done.difference else exits.DONE
+
+
+def _refuse_contradictions(arguments: argparse.Namespace) -> None:
+    """One run or all of them: what belongs to the other is not silently passed over."""
+    of_one = {"RUN": arguments.run, "--until": arguments.until, "--pdb": arguments.pdb}
+    of_all = {f"--{n}": getattr(arguments, n) for n in ("status", "workflow", "timeout")}
+    for word, given in (of_one if arguments.all else of_all).items():
+        if given:
+            goes = "with one run, not with --all" if arguments.all else "with --all"
+            raise UsageError(
+                f"{word} goes {goes}", hint="durable replay RUN, or --all --status running"
+            )
+    if not arguments.all and arguments.run is None:
+        raise UsageError("replay which run?", hint="durable replay RUN, or --all --status running")
 
 
 async def _replay(arguments: argparse.Namespace, known: Known) -> Replay:
@@ -93,20 +110,41 @@ def _replay_all(arguments: argparse.Namespace, known: Known) -> int:
 
 
 async def _compare_all(arguments: argparse.Namespace, known: Known) -> dict[str, str]:
-    found: dict[str, str] = {}
+    limit = LIMIT if arguments.timeout is None else durations.seconds(arguments.timeout)
     async with connect(arguments.store, patience=PATIENCE) as client:
-        async for run in client.list(status=arguments.status, workflow=arguments.workflow):
-            if arguments.status is None and run.ended is not None:
-                break  # the first that is over: those that are not come first
-            found[run.id] = await _difference(client, run.id, known)
+        runs = await _those_of_all(client, arguments)
+        found: dict[str, str] = {}
+        with selecting.progress("replay", len(runs), silent=arguments.json) as advance:
+            for run in runs:
+                with contextlib.suppress(NotFound):  # purged since it was listed
+                    found[run] = await _difference(client, run, known, limit)
+                advance()
     return found
 
 
-async def _difference(client: Client, run: str, known: Known) -> str:
-    try:
-        return (await _replay_in(client.store, run, known, lambda _: True)).difference
-    except (NeedsAttention, UnknownWorkflow) as e:
-        return e.message
+async def _those_of_all(client: Client, arguments: argparse.Namespace) -> list[str]:
+    runs = []
+    async for run in client.list(status=arguments.status, workflow=arguments.workflow):
+        if arguments.status is None and run.ended is not None:
+            break  # the first that is over: those that are not come first
+        runs.append(run.id)
+    return runs
+
+
+async def _difference(client: Client, run: str, known: Known, limit: float) -> str:
+    """What keeps this code from going on with the run; empty if it fits.
+
+    Code that waits for something else than a durable call would keep all other runs waiting.
+    """
+    with anyio.move_on_after(limit):
+        try:
+            return (await _replay_in(client.store, run, known, lambda _: True)).difference
+        except (NeedsAttention, UnknownWorkflow) as e:
+            return e.message
+    return (
+        f"unknown: the replay was not over after {limit:g} s; the code computes, or waits for "
+        "something else than a durable call"
+    )
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -47,6 +47,9 @@ def replay(commands: Commands) -> None:
     parser.add_argument("--all", action="store_true", help="every run that is not over, or:")
     parser.add_argument("--status", choices=STATUSES, help="with --all: those of this status")
     parser.add_argument("--workflow", metavar="NAME", help="with --all: only this workflow's")
+    parser.add_argument(
+        "--timeout", metavar="DURATION", help="with --all: for the replay of each run; default: 1m"
+    )
 
 
 def export(commands: Commands) -> None:
