@@ -92,7 +92,7 @@ async def cheap_steps_of_many_owners(world: World) -> None:
     for seconds in (2.0, 26.0):
         await virtual_seconds(seconds)
         for member in world.alive[:2]:
-            if member.worker.runners:
+            if member.carries:
                 member.machine.kill()
     await world.ended("run")
 

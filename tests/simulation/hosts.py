@@ -24,7 +24,7 @@ async def beside(world: World, neighbours: str) -> Member:
 
 def holder(world: World) -> Member | None:
     """Whoever carries the run."""
-    return next((m for m in world.alive if m.worker.runners), None)
+    return next((m for m in world.alive if m.carries), None)
 
 
 @scenario

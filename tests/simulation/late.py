@@ -37,7 +37,7 @@ async def late_record(world: World) -> None:
     await world.until(lambda: handed(world, "long"), "the second owner to be handed something")
     await virtual_seconds(12.0)
     for member in world.alive:
-        if member.worker.runners:
+        if member.carries:
             member.machine.kill()
     await world.ended("run")
 

@@ -86,13 +86,19 @@ def failures_are_what_bodies_raised(_: Case, instance: Instance) -> Iterator[str
             yield f"{fact.name}: no body failed with {token!r}"
 
 
-def keys_name_calls(_: Case, instance: Instance) -> Iterator[str]:
-    """P5: an idempotency key is the same for all executions of a call, and for no other."""
+def keys_name_calls(case: Case, instance: Instance) -> Iterator[str]:
+    """P5: an idempotency key is the same for all executions of a call, and for no other.
+
+    Other code may give the call at that path, whose body recorded nothing, other arguments.
+    """
     pairs = {(body.slot, body.key) for body in instance.bodies}
     for slot, times in Counter(slot for slot, _ in pairs).items():
         if times > 1:
             yield f"slot {slot} ran under {times} idempotency keys"
-    for key, times in Counter(key for _, key in pairs).items():
+    starts = (f for f in case.by_kind["happened"] if f.what.startswith("starts, version "))
+    versions = {fact.who: fact.what for fact in starts}
+    calls = {(versions.get(body.who), body.slot, body.key) for body in instance.bodies}
+    for (_, key), times in Counter((version, key) for version, _, key in calls).items():
         if times > 1:
             yield f"{times} slots share the idempotency key {key}"
     made = {body.token: body for body in instance.bodies}

@@ -67,6 +67,11 @@ class Member:
         """The id under which it works now."""
         return self.worker.id if self._running else ""
 
+    @property
+    def carries(self) -> bool:
+        """Whether it carries a run."""
+        return self._running and bool(self.worker.runners)
+
     def close_files(self) -> None:
         """As the kernel does for a process that ends: its lock file stays, and is free."""
         lock = self.worker._holdings.identity._lock if self._running else None
