@@ -72,7 +72,7 @@ def _once(contender: Contender, folder: str | None, environment: dict[str, str])
         else:
             _end(first)
             second = _begin(contender, "start", here, environment)
-        if _end(second):
+        if _end(second) or not (here / crash.KILLED).exists():
             raise RuntimeError((here / "errors").read_text(encoding="utf-8"))
         return _figures(here)
 

@@ -35,7 +35,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     )
     figures: dict[str, Any] = {}
     for contender, measured in found.items():
-        m = {name: statistics.median([one[name] for one in measured]) for name in measured[0]}
+        m = {name: statistics.median([one[name] for one in measured]) for name in KEYS}
         length, place = int(contender.shape), contender.variant
         live = f"{m['bytes_per_live_step']:>17.0f}" if place == "sqlite" else ""
         print(

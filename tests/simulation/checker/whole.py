@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
-from tests.simulation.checker.case import LATE_SECONDS, Case, record
+from tests.simulation.checker.case import LATE_SECONDS, Case, Fact, record
 
 OUTAGE_SECONDS = 45.0  # for which the longest fault lasts
 PROMOTED_SECONDS = 90.0  # after it was due, in which a hint wakes its run for sure
@@ -134,7 +134,10 @@ def nothing_is_left(case: Case) -> Iterator[str]:
     for name, body in case.left.items():
         match name.split("/")[0]:
             case "live":
-                yield f"{name} is left"
+                # Who was held up until nobody else was there tells of a run for the next worker.
+                late = _after_all_were_told_to_end(case, name)
+                if late is None or late.who not in killed:
+                    yield f"{name} is left"
             case "attention":
                 if case.expected.get(unquote(name.rsplit("/", 1)[-1])) not in {
                     "attention",
@@ -181,6 +184,13 @@ def nothing_is_left(case: Case) -> Iterator[str]:
 
 def _seconds(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
+
+
+def _after_all_were_told_to_end(case: Case, name: str) -> Fact | None:
+    """The last change of an object, if the workers were on their way out by then."""
+    told = max((f.at for f in case.by_kind["happened"] if f.what == "told to end"), default=None)
+    changes = [f for f in case.mutations.get(name, []) if told is not None and f.at > told]
+    return changes[-1] if changes else None
 
 
 def _disturbed_at_the_end(case: Case) -> set[str]:
