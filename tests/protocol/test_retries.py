@@ -17,6 +17,7 @@ from durable.errors import (
     RunCancelled,
     StoreUnavailable,
     UnencodableResult,
+    UsageError,
 )
 from durable.protocol.retries import GiveUp, Retry, RetryIn, decide
 
@@ -102,15 +103,28 @@ def test_stop_on() -> None:
     "options",
     [{"attempts": 0}, {"attempts": 2.5}, {"attempts": True}, {"first": -1}, {"factor": 0.5},
      {"max": float("nan")}, {"max": float("inf")}, {"first": "soon"}, {"max_elapsed": -1},
-     {"retry_if": "always"}],
+     {"retry_if": "always"}, {"attempts": "3"}, {"factor": True}, {"factor": "2"},
+     {"factor": float("nan")}, {"first": None}, {"first": ""}, {"max": None},
+     {"max_elapsed": ""}, {"max_elapsed": float("nan")}, {"jitter": 0.5},
+     {"retry_on": OSError}, {"retry_on": [OSError]}, {"retry_on": ("OSError",)},
+     {"retry_on": (OSError(),)}, {"stop_on": OSError}, {"stop_on": None},
+     {"first": "5m"}, {"first": 2, "max": 1}],
     ids=repr,
 )  # fmt: skip
 def test_bad_policy(options: dict[str, Any]) -> None:
     """A policy with a value out of range is refused when it is made, naming the option."""
-    from durable.errors import UsageError
-
     with pytest.raises(UsageError, match=next(iter(options))):
         Retry(**options)
+
+
+def test_an_async_predicate_is_refused() -> None:
+    """What it returns would always count as a yes."""
+
+    async def passes(error: Exception) -> bool:
+        return False
+
+    with pytest.raises(UsageError, match="retry_if must not be async"):
+        Retry(retry_if=passes)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_durations_as_people_write_them() -> None:
@@ -138,7 +152,7 @@ def test_retry_if() -> None:
     assert isinstance(decide(Retry(retry_if=says(True)), 1, TypeError(), uniform=0), GiveUp)
     assert [type(e) for e in asked] == [ValueError, ValueError]
     broken = decide(Retry(retry_if=lambda e: 1 / 0 > 0), 1, ValueError(), uniform=0)
-    assert broken == GiveUp("retry_if raised ZeroDivisionError: division by zero")
+    assert broken == GiveUp("retry_if raised ZeroDivisionError: division by zero", surprising=True)
 
 
 def test_max_elapsed() -> None:

@@ -211,15 +211,6 @@ def test_in_a_sync_workflow_too(backend: str) -> None:
     assert value_of(run_with_threads(backend, lambda: Run(a_workflow(w)).execute())) == "went on"
 
 
-@pytest.mark.parametrize("limit", [0, -1, float("nan"), "soon"])
-def test_bad_limits(limit: Any) -> None:
-    """A limit that is no length of time is refused where it is written."""
-    with pytest.raises(UsageError):
-        step(timeout=limit, name="timeouts-test bad")(lambda: None)
-    with pytest.raises(UsageError):
-        workflow(timeout=limit, name="timeouts-test bad")(lambda: None)
-
-
 # -- the time that all attempts may take -----------------------------------------------------------
 
 
@@ -466,6 +457,63 @@ async def test_no_deadline_takes_no_room() -> None:
         start = await w.start("r", limitless)
 
         assert b"deadline" not in records.encode(start)
+
+
+# -- misuse ----------------------------------------------------------------------------------------
+
+
+async def nothing() -> None: ...
+
+
+@pytest.mark.parametrize("limit", [0, "0s", -1, float("nan"), float("inf"), "soon", True])
+@pytest.mark.parametrize(
+    ("decorator", "option"),
+    [
+        (step, "timeout"), (step, "heartbeat_timeout"), (workflow, "timeout"),
+        (workflow, "cleanup_timeout"), (quick.options, "timeout"), (limited.options, "timeout"),
+    ],
+)  # fmt: skip
+def test_bad_limits(decorator: Any, option: str, limit: Any) -> None:
+    """A limit that is no length of time is refused where it is written, by its name."""
+    with pytest.raises(UsageError, match=f"^{option}="):
+        decorator(**{option: limit})(nothing)
+
+
+def test_a_policy_that_is_none() -> None:
+    """What is no `Retry`, or no number of attempts, is refused where it is written."""
+    for retry in (5, Retry, {"attempts": 5}):
+        with pytest.raises(UsageError, match="retry must be a Retry"):
+            step(retry=retry)(lambda: None)  # type: ignore[call-overload]  # wrong on purpose
+    for attempts in (0, -1, 1.5, True, "3"):
+        with pytest.raises(UsageError, match="attempts must be a whole number"):
+            step(attempts=attempts)(lambda: None)  # type: ignore[call-overload]  # as above
+        with pytest.raises(UsageError, match="attempts must be a whole number"):
+            quick.options(attempts=attempts)  # type: ignore[arg-type]  # as above
+
+
+@backends
+def test_a_predicate_that_breaks_is_told(backend: str) -> None:
+    """The step's own error is final, with a note that the policy could not be asked."""
+
+    def breaks(error: Exception) -> bool:
+        raise KeyError("status")
+
+    @a_step(retry=Retry(retry_if=breaks))
+    async def fail() -> None:
+        raise ConnectionError("down")
+
+    async def w() -> None:
+        await fail()
+
+    one = Run(a_workflow(w))
+
+    async def main() -> list[BaseException]:
+        return [error_of(await one.execute()), error_of(await one.execute())]
+
+    for error in run(backend, main):
+        assert str(error) == "down"
+        assert error.__notes__ == ["not tried again: retry_if raised KeyError: 'status'"]
+    assert one.attempts() == []
 
 
 def test_errors_are_timeouts() -> None:

@@ -254,7 +254,7 @@ def test_an_undo_action_that_waits_long(backend: str) -> None:
 
     @step(
         name=f"cancelled-waits give back {backend}",
-        retry=Retry(attempts=3, first=600, factor=1, jitter=False),
+        retry=Retry(attempts=3, first=600, max=600, jitter=False),
     )
     async def give_back(what: str) -> None:
         said.append(("tried", what))

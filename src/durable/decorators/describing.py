@@ -65,15 +65,21 @@ def _hints(fn: Callable[..., Any]) -> dict[str, object]:
         ) from e
 
 
-def limit(timeout: Duration | None) -> float | None:
-    """A limit of time, in seconds.
+def limit(timeout: Duration | None, option: str = "timeout") -> float | None:
+    """A limit of time, in seconds; None: there is none.
 
     Raises:
-        UsageError: it is zero.
+        UsageError: it is no length of time, or zero.
     """
-    if timeout is None:
-        return None
-    length = durations.seconds(timeout)
-    if length == 0:
-        raise UsageError("timeout=0: nothing ends in no time", hint="leave it out for no limit")
-    return length
+    return None if timeout is None else length(timeout, option)
+
+
+def length(timeout: Duration, option: str) -> float:
+    """As `limit`, where there must be one."""
+    try:
+        seconds = durations.seconds(timeout)
+    except UsageError as e:
+        raise UsageError(f"{option}={timeout!r}: {e.message}", hint=e.hint) from None
+    if seconds == 0:
+        raise UsageError(f"{option}={timeout!r}: nothing ends in no time", hint="leave it out")
+    return seconds

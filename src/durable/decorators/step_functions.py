@@ -51,7 +51,7 @@ class StepFunction(Durable[P, R_co]):
             check_id(key, what="key")
             other._key = key
         if attempts is not None:
-            retry = _with_attempts(self.definition.retry, attempts)
+            retry = msgspec.structs.replace(self.definition.retry, attempts=attempts)
             other.definition = dataclasses.replace(other.definition, retry=retry)
         if timeout is not None:
             other.definition = dataclasses.replace(other.definition, timeout=limit(timeout))
@@ -170,12 +170,11 @@ def step(
     """
 
     def decorate(fn: Callable[..., Any]) -> StepFunction[Any, Any]:
-        policy = retry or (Retry(attempts=1) if at_most_once else Retry())
-        if attempts is not None:
-            policy = _with_attempts(policy, attempts)
+        policy = _policy(retry, attempts, at_most_once=at_most_once)
         definition = StepDefinition(
             **describe(fn, name, "step"), retry=policy, check_args=check_args,
-            timeout=limit(timeout), heartbeat_timeout=limit(heartbeat_timeout),
+            timeout=limit(timeout),
+            heartbeat_timeout=limit(heartbeat_timeout, "heartbeat_timeout"),
             at_most_once=at_most_once, process=process, durability=durability,
         )  # fmt: skip
         if undo is not None:
@@ -227,10 +226,15 @@ def _ways_to_call(signature: inspect.Signature) -> list[tuple[list[None], dict[s
     return [(first, rest), (only, by_name)]
 
 
-def _with_attempts(retry: Retry, attempts: int) -> Retry:
-    if attempts < 1:
-        raise UsageError(f"attempts={attempts}: a step is tried at least once")
-    return msgspec.structs.replace(retry, attempts=attempts)
+def _policy(retry: Retry | None, attempts: int | None, *, at_most_once: bool) -> Retry:
+    if retry is None:
+        retry = Retry(attempts=1) if at_most_once else Retry()
+    given: object = retry  # callers may not be type-checked
+    if not isinstance(given, Retry):
+        raise UsageError(
+            f"retry must be a Retry, not {given!r}", hint="write `retry=Retry(attempts=5)`"
+        )
+    return retry if attempts is None else msgspec.structs.replace(retry, attempts=attempts)
 
 
 def _check_group(definition: StepDefinition) -> None:

@@ -8,11 +8,11 @@ import typing
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal, Protocol, cast, overload
 
-from durable.decorators.describing import describe, limit
+from durable.decorators.describing import describe, length, limit
 from durable.decorators.functions import Awaited, Durable, P, R, R_co, only_in_threads, plain
 from durable.decorators.registry import beside_others, register
 from durable.errors import InvalidDefinition, NotInWorkflow, UsageError
-from durable.protocol import durations, values
+from durable.protocol import values
 from durable.protocol.names import check_id
 from durable.protocol.queues import Queue, check_priority
 from durable.protocol.retries import Duration
@@ -275,7 +275,8 @@ def workflow(
             **describe(fn, name, "workflow"), queue=in_queue, limits=limits,
             timeout=limit(timeout),
             schedule=schedule, events=dict(events or {}), singleton=alone, label=label,
-            cleanup_timeout=durations.seconds(cleanup_timeout), version=version, pinned=pinned,
+            cleanup_timeout=length(cleanup_timeout, "cleanup_timeout"),
+            version=version, pinned=pinned,
         )  # fmt: skip
         _check_schedule(definition)
         for event, kind in definition.events.items():

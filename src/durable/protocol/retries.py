@@ -7,10 +7,11 @@ before attempt n + 1 is drawn evenly between 0 and `first * factor ** (n - 1)`, 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeGuard
 
 import msgspec
 
@@ -40,13 +41,14 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         attempts: in all, the first included; 1 means no retry.
-        first: longest wait before the second attempt.
+        first: longest wait before the second attempt; at most `max`.
         factor: by which the longest wait grows with each attempt.
         max: beyond which it does not grow.
         jitter: draw each wait evenly between 0 and the longest; False waits the longest.
         retry_on: if given, only these errors are retried, and of those all but `Fatal`.
         stop_on: these errors are not retried.
-        retry_if: asked last, about errors that would be retried; False records the error.
+        retry_if: asked last, about errors that would be retried; False records the error. If it
+            raises, that is a no, and the recorded error has a note that says so.
         max_elapsed: no attempt begins later than this after the first one began; whatever
             processes died meanwhile.
 
@@ -64,20 +66,61 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     retry_if: Callable[[Exception], bool] | None = None
     max_elapsed: Duration | None = None
 
-    def __post_init__(self) -> None:
-        attempts: object = self.attempts  # callers may not be type-checked
+    def __post_init__(self) -> None:  # callers may not be type-checked
+        attempts: object = self.attempts
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
             raise UsageError(f"attempts must be a whole number from 1 on, not {attempts!r}")
         factor: object = self.factor
-        if not (isinstance(factor, int | float) and math.isfinite(factor) and factor >= 1):
+        if not _is_number(factor) or not (math.isfinite(factor) and factor >= 1):
             raise UsageError(f"factor must be a number from 1 on, not {factor!r}")
-        for name in ("first", "max", "max_elapsed"):
-            try:
-                durations.seconds(getattr(self, name) or 0.0)
-            except UsageError as e:
-                raise UsageError(f"{name} of Retry: {e.message}", hint=e.hint) from None
-        if not (self.retry_if is None or callable(self.retry_if)):
-            raise UsageError(f"retry_if must be a function of the error, not {self.retry_if!r}")
+        if not isinstance(self.jitter, bool):
+            raise UsageError(f"jitter is True or False, not {self.jitter!r}")
+        self._check_waits()
+        for name in ("retry_on", "stop_on"):
+            _check_types(name, getattr(self, name))
+        _check_predicate(self.retry_if)
+
+    def _check_waits(self) -> None:
+        first, longest = _length("first", self.first), _length("max", self.max)
+        if self.max_elapsed is not None:
+            _length("max_elapsed", self.max_elapsed)
+        if first > longest:
+            raise UsageError(
+                f"first={self.first!r} is longer than max={self.max!r}, and no wait is",
+                hint=f"give max as well: Retry(first={self.first!r}, max={self.first!r})",
+            )
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _length(name: str, value: Duration) -> float:
+    try:
+        return durations.seconds(value)
+    except UsageError as e:
+        raise UsageError(f"{name} of Retry: {e.message}", hint=e.hint) from None
+
+
+def _check_types(name: str, types: object) -> None:
+    given = types if isinstance(types, tuple) else (None,)
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in given):
+        raise UsageError(
+            f"{name} must be a tuple of exception classes, not {types!r}",
+            hint=f"write {name}=(ConnectionError,)",
+        )
+
+
+def _check_predicate(retry_if: object) -> None:
+    if retry_if is None:
+        return
+    if not callable(retry_if):
+        raise UsageError(f"retry_if must be a function of the error, not {retry_if!r}")
+    if inspect.iscoroutinefunction(retry_if):
+        raise UsageError(
+            f"retry_if must not be async, and {retry_if!r} is",
+            hint="it decides from the error alone; do in the step what has to be waited for",
+        )
 
 
 class RetryIn(msgspec.Struct, frozen=True):
@@ -87,9 +130,14 @@ class RetryIn(msgspec.Struct, frozen=True):
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """Record the error; `reason` says why it is not tried again."""
+    """Record the error; `reason` says why it is not tried again.
+
+    Attributes:
+        surprising: the policy itself broke, so people are told.
+    """
 
     reason: str
+    surprising: bool = False
 
 
 def decide(
@@ -135,7 +183,7 @@ def _refused(policy: Retry, error: BaseException) -> GiveUp | None:
     try:
         wanted = policy.retry_if(error)
     except Exception as e:  # noqa: BLE001  # it is the user's; the error to record is the step's
-        return GiveUp(f"retry_if raised {type(e).__name__}: {e}")
+        return GiveUp(f"retry_if raised {type(e).__name__}: {e}", surprising=True)
     return None if wanted else GiveUp(f"retry_if said no to {type(error).__name__}")
 
 

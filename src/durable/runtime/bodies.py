@@ -131,6 +131,8 @@ class Bodies:
             return step, copy
         course.details, course.beats = inside.details, inside.beats
         if isinstance(decision, GiveUp):
+            if decision.surprising:
+                failure.notes = [*failure.notes, f"not tried again: {decision.reason}"]
             step = self.recorder.outcome(call, "error", failure=failure, attempt=number)
             step.published = self.publishing.pending(inside.published)
             return step, None
