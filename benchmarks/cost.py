@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import anyio
-import billing
-import workloads
-from billing import DOLLARS_PER_MILLION, PRICES_OF, Count
 from trio.testing import MockClock
+
+from benchmarks import billing, workloads
+from benchmarks.billing import DOLLARS_PER_MILLION, PRICES_OF, Count
 
 T = TypeVar("T")
 Rows = dict[str, Count]

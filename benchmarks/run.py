@@ -10,6 +10,9 @@ import argparse
 import contextlib
 import json
 import sys
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parents[1]))  # tests import some of it as `benchmarks`
 
 import cost
 import dispatch

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import anyio
-from billing import (
+
+from benchmarks.billing import (
     SETTLED,
     STEPS,
     BilledBackend,
@@ -14,7 +15,6 @@ from billing import (
     resting,
     worker_of,
 )
-
 from durable import wait_event, workflow
 from durable.decorators import workflows
 from durable.runtime.identity import Options
@@ -73,7 +73,7 @@ async def all_of_them(server: dict[str, Count], clock: dict[str, Count]) -> list
     idle = clock["an idle worker, per minute"].each(1 / (60 * HOURS_PER_MONTH))
     return [
         Workload("a run of 10 steps in one process", ten, 1 + STEPS, 2 + STEPS),
-        Workload("an approval after a month", await _approved(), 3, 3),
+        Workload("an approval after a month", await approved(), 3, 3),
         Workload("an idle worker for a month", idle, 0, 0, 1.0),
         Workload(
             "1,000 live runs on 20 workers for a day", await _fleet(), 2000, 3000,
@@ -86,15 +86,16 @@ def _sum(counts: list[Count]) -> Count:
     return Count(*(sum(parts) for parts in zip(*counts, strict=True)))
 
 
-async def _approved() -> Count:
+async def approved() -> Count:
     """All calls about the run; what workers ask without it is the idle worker's row."""
     backend = BilledBackend()
+    served = {approval.name: approval.definition}
     async with client_of(backend) as client:
         handle = await client.start(approval.options(id="approval"))
-        async with worker_of(client.store):
+        async with worker_of(client.store, served=served):
             await anyio.sleep(SETTLED)
         await anyio.sleep(30 * 86400.0)
-        async with worker_of(client.store):
+        async with worker_of(client.store, served=served):
             await handle.send("approved", "yes")
             await anyio.sleep(SETTLED)
             assert str(await handle.status()) == "completed"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import billing
+from benchmarks import billing, workloads
 from benchmarks.billing import Count
 from tests.runtime.clocks import BACKENDS, virtual
 
@@ -98,4 +98,11 @@ class TestByTheClock:
         # and two lists at each of two or three looks while the bell hangs; each look reads the
         # lease of whoever holds the run by then.
         assert 15 <= told.a <= 19
+        assert told.b <= 5
+
+    async def test_an_approval_after_a_month_costs_no_more_than_one_after_a_minute(self) -> None:
+        """Two workers' lifetimes, a month between them: what is asked about the run itself."""
+        told = await workloads.approved()
+
+        assert 12 <= told.a <= 15
         assert told.b <= 5

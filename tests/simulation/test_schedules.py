@@ -80,6 +80,8 @@ FOUND: list[tuple[str, int, Fault]] = [
     ("event_against_timeout", 2, "outage"),  # a worker that had not begun could not be told to end
     ("late_result_of_a_purged_run", 89, "suspend"),  # a claim that landed after a purge, judged
     ("guarded_effects", 83, "refused"),  # a refused claim within a step that guards an effect
+    ("lock_raises", 16, "refused"),  # a start that raised, waited for by the scenario
+    ("ticks_half_started", 186, "pause_long"),  # a marker after the last worker, judged
 ]
 
 
@@ -95,6 +97,8 @@ def test_what_was_found_before(name: str, call: int, fault: Fault) -> None:
 SEEDS_FOUND = [
     110,  # a lease lost in its thread while the event loop was blocked: a cancellation spun
     112,  # a place in line outlived the slot that was given from it
+    2001052,  # a slot given to an instance whose starter died was freed: judged as taken
+    2001663,  # the place in line of such an instance counts for the run that was started anew
 ]
 
 

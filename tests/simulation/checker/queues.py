@@ -80,6 +80,8 @@ def slots_are_taken_from_nobody(case: Case) -> Iterator[str]:
             keeps = fact.verb != "delete" and _owner(record(fact)) == owner
             if not owner[0] or keeps or case.is_over(*owner, fact.order):
                 continue
+            if case.named_at(owner[0], fact.order) not in {"", owner[1]}:
+                continue  # whoever started it died, and it was started anew: it never runs
             doubled = any(
                 n != name and _owner(record(s.since)) == owner and s.covers(fact.order)
                 for n, s in all_stays
@@ -120,6 +122,14 @@ def turns_are_kept(case: Case) -> Iterator[str]:
         turn = _turn(case, taker)
         if fact.who in hindered or turn is None:
             continue
+        # The place of a start whose client died before it was told is the run's place as well.
+        earlier = [
+            record(s.since)["created"]
+            for stood in lines.values()
+            for s in stood
+            if record(s.since)["run"] == taker[0] and s.covers(fact.order)
+        ]
+        turn = turn._replace(created=min([turn.created, *earlier]))
         for place, stood in lines.items():
             waiter = _owner(record(stood[0].since))
             theirs = _turn(case, waiter)
