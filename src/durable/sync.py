@@ -39,10 +39,13 @@ from typing import (
 
 import anyio
 import anyio.from_thread
+import msgspec
 
 from durable import catalog, documents, guarding, leases, repeatable
 from durable import client as async_client
 from durable.claims import Claim, ClaimResult
+from durable.client import repair
+from durable.client.replaying import LIMIT, Replay
 from durable.client.schedules import BACKFILL_MAX
 from durable.concurrency import (
     MAP_LIMIT,
@@ -637,7 +640,35 @@ if TYPE_CHECKING:
             timeout: float = WAIT_DEFAULT,
         ) -> contextlib.AbstractContextManager[Lease]: ...
 
-    class Client(Coordination):
+    class Repair:
+        """The client's words for runs that went wrong; see `durable.client.repair.Repair`."""
+
+        def retry(self, id: str, *, reason: str = "", by: str = "") -> Handle[Any]: ...
+        def restart(self, id: str, *, reason: str = "", by: str = "") -> Handle[Any]: ...
+        def fork(
+            self,
+            id: str,
+            before: str,
+            *,
+            new_id: str | None = None,
+            input: msgspec.Raw | None = None,
+            reason: str = "",
+            by: str = "",
+        ) -> Handle[Any]: ...
+        def skip(
+            self, id: str, path: str, value: object, *, reason: str = "", by: str = ""
+        ) -> Handle[Any]: ...
+        def release(self, id: str, *, force: bool = False) -> bool: ...
+        def purge(self, id: str, *, force: bool = False) -> int: ...
+        def replay(
+            self,
+            id: str,
+            workflow: WorkflowFunction[Any, Any] | None = None,
+            *,
+            timeout: float | None = LIMIT,
+        ) -> Replay: ...
+
+    class Client(Coordination, Repair):
         """A client whose methods block; see `durable.client.Client`."""
 
         def __init__(self, bridge: _Bridge, wrapped: async_client.Client) -> None: ...
@@ -664,7 +695,7 @@ if TYPE_CHECKING:
 
 else:
 
-    def _blocking(cls: type, base: type | None = None) -> type:
+    def _blocking(cls: type, *bases: type) -> type:
         """A class with the public methods and properties of an async one, which block."""
         members = {
             name: _blocking_member(name, member)
@@ -672,7 +703,7 @@ else:
             if not name.startswith("_")
         }
         members["__doc__"] = f"Blocks where `{cls.__module__}.{cls.__name__}` is awaited."
-        return type(cls.__name__, (base or _Blocking,), {**members, "__module__": __name__})
+        return type(cls.__name__, bases or (_Blocking,), {**members, "__module__": __name__})
 
     class _Blocking:
         def __init__(self, bridge: _Bridge, wrapped: object) -> None:
@@ -710,7 +741,8 @@ else:
     Queues = _blocking(async_client.Queues)
     Locks = _blocking(async_client.Locks)
     Coordination = _blocking(async_client.Coordination)
-    Client = _blocking(async_client.Client, Coordination)
+    Repair = _blocking(repair.Repair)
+    Client = _blocking(async_client.Client, Coordination, Repair)
 
 # What has methods to await, and its blocking counterpart.
 _TWINS: dict[type, Callable[[_Bridge, Any], object]] = {
@@ -731,12 +763,14 @@ def blocking(client: async_client.Client, portal: Portal) -> Client:
 
 
 @contextlib.contextmanager
-def connect(url: str | None = None, *, patience: float | None = 30.0) -> Iterator[Client]:
+def connect(
+    url: str | None = None, *, patience: float | None = 30.0, create: bool = True
+) -> Iterator[Client]:
     """A blocking client of the store at `url`, for as long as the `with` block lasts.
 
     Arguments and errors as of `durable.connect`.
     """
     with anyio.from_thread.start_blocking_portal() as portal:
-        opened = async_client.connect(url, patience=patience)
+        opened = async_client.connect(url, patience=patience, create=create)
         with _entered(portal, opened) as client:
             yield blocking(client, portal)

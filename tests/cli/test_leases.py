@@ -18,6 +18,7 @@ Cli = Callable[..., Done]
 
 def test_nothing_is_held(cli: Cli) -> None:
     """An empty store has neither."""
+    cli("init")
     assert cli("leases").out == "no leases\n"
     assert cli("queues").out == "no queues\n"
 
@@ -53,6 +54,7 @@ def test_leases_are_listed_without_their_secret_and_fenced_by_force(cli: Cli, fo
 
 def test_keys_that_are_not_there(cli: Cli) -> None:
     """Not found, whichever way it is named."""
+    cli("init")
     assert cli("leases", "release", "none").code == 3
     assert cli("leases", "release", "lease:none").code == 3
     assert cli("leases", "release", "lock:none").code == 3

@@ -90,6 +90,7 @@ def test_a_dry_run_does_nothing(cli: Cli) -> None:
 
 def test_filters_that_find_nothing_say_so(cli: Cli) -> None:
     """That is no error: there is nothing to do."""
+    cli("init")
     done = cli("retry", "--failed", "--yes")
 
     assert (done.code, done.out) == (0, "no runs\n")

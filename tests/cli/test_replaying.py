@@ -432,6 +432,129 @@ def test_code_that_waits_for_ever_keeps_no_other_run_waiting(folder: Path) -> No
     assert "not over after 0.2 s" in runs["stuck"]["difference"]
 
 
+STANDS = """
+import threading
+from durable import step, workflow
+import anyio
+
+@step
+async def one() -> None: ...
+
+async def ask_elsewhere() -> None:
+    await anyio.sleep_forever()  # here
+
+@workflow
+async def stands() -> None:
+    await one()
+    if {waits}:
+        await ask_elsewhere()
+
+@step
+def plain() -> None: ...
+
+@workflow
+def blocks() -> None:
+    plain()
+    if {waits}:
+        threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("flow", "call", "where"), [("stands", "one.1", ", at stands.py:10"), ("blocks", "plain.1", "")]
+)
+def test_a_replay_that_does_not_come_on_says_where_it_stands(
+    folder: Path, flow: str, call: str, where: str
+) -> None:
+    """The last call that was handed over, and of async code the line; it ends with 6."""
+    (folder / "stands.py").write_text(STANDS.format(waits="False"))
+    assert durable("run", f"stands.py:{flow}", "--id", "x", folder=folder).code == 0
+    (folder / "stands.py").write_text(STANDS.format(waits="True"))
+
+    done = durable(
+        "replay", "x", "--target", "stands.py", "--timeout", "300ms", "--json", folder=folder
+    )
+
+    assert done.code == 6
+    assert [call["path"] for call in done.document["calls"]] == [call]
+    assert done.document["difference"]["message"] == (
+        f"unknown: the replay of run 'x' was not over after 0.3 s; after call {call!r} the code "
+        f"waits for something that is not durable, or computes{where}"
+    )
+
+
+PURGES = """
+import subprocess, sys
+from durable import workflow
+
+@workflow
+async def purges() -> None:
+    subprocess.run([sys.executable, "-m", "durable.cli", "purge", "gone", "--force"], check=True)
+"""
+
+
+def test_a_run_that_is_purged_meanwhile_is_passed_over(folder: Path) -> None:
+    """It was listed, but is no more when its turn comes: that is no difference, and no error."""
+    (folder / "purges.py").write_text(PURGES)
+    (folder / "changing.py").write_text(CODE.format(call="two"))
+    for target, run in (("changing.py", "stays"), ("changing.py", "gone"), ("purges.py", "first")):
+        durable("start", target, "--id", run, folder=folder)
+    targets = ("--target", "purges.py", "--target", "changing.py")
+
+    done = durable("replay", "--all", *targets, folder=folder)
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[-1] == "2 runs, 0 of them do not fit this code"
+
+
+ENDED = """
+from durable import sleep, step, workflow
+
+@step
+async def one() -> None: ...
+
+@workflow(timeout="1ms")
+async def late() -> None:
+    await one()
+
+@workflow
+async def cancelled() -> None:
+    await one()
+    await sleep("1h")
+
+@workflow(singleton="k", on_conflict="skip")
+async def skipped() -> None:
+    await sleep("1h")
+
+@workflow(singleton="k", on_conflict="raise")
+async def refused() -> None:
+    await sleep("1h")
+"""
+
+
+def test_runs_that_their_own_code_did_not_end_fit(folder: Path) -> None:
+    """Out of time, cancelled before they began, or kept off by a singleton: the calls that they
+    did not come to are no difference.
+    """
+    (folder / "ended.py").write_text(ENDED)
+    runs = ("late", "cancelled", "skipped", "refused")
+    for run in ("refused", "late", "cancelled", "skipped"):
+        durable("start", f"ended.py:{run}", "--id", run, folder=folder)
+    durable("start", "ended.py:skipped", "--id", "holder", folder=folder)
+    durable("cancel", "cancelled", folder=folder)
+    assert durable("worker", "ended.py", "--until-idle", folder=folder).code == 0
+    over = [
+        run["run"]
+        for run in durable("list", "--json", folder=folder).document["runs"]
+        if run["ended"] is not None
+    ]
+    assert len(over) == len(runs)  # of those that want the lock one has it
+
+    for run in over:
+        done = durable("replay", run, "--target", "ended.py", folder=folder)
+        assert (done.code, done.out.count("up to where the run was ended, before")) == (0, 1)
+
+
 def test_all_runs_are_counted_by_a_bar(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """One step for each run, so that a long check shows how far it is."""
     for run in "abc":
@@ -457,7 +580,7 @@ def test_all_runs_are_counted_by_a_bar(cli: Cli, monkeypatch: pytest.MonkeyPatch
         (("--all", "--pdb"), "--pdb goes with one run"),
         (("x", "--status", "failed"), "--status goes with --all"),
         (("x", "--workflow", "quick"), "--workflow goes with --all"),
-        (("x", "--timeout", "1s"), "--timeout goes with --all"),
+        (("x", "--pdb", "--timeout", "1s"), "--pdb takes no --timeout"),
     ],
 )
 def test_one_run_and_all_do_not_mix(cli: Cli, words: tuple[str, ...], said: str) -> None:

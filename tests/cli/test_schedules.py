@@ -14,6 +14,7 @@ CREATE = ("schedules", "create", "daily", f"{FLOWS}:quick", "--input", '{"word":
 
 def test_a_schedule_from_beginning_to_end(cli: Cli) -> None:
     """Created, listed, shown, paused, resumed, removed."""
+    cli("init")
     assert cli("schedules").out == "no schedules\n"
     made = cli(*CREATE, "--cron", "0 2 * * *", "--tz", "Europe/Rome")
     assert made.out.startswith("schedule 'daily' runs 'quick' 0 2 * * * (Europe/Rome); next: 20")
@@ -41,6 +42,7 @@ def test_triggered_and_backfilled_runs_are_executed(cli: Cli, folder: Path) -> N
 
 def test_what_is_wrong_is_said(cli: Cli) -> None:
     """Bad expressions, unknown names and moments are usage errors or not found."""
+    cli("init")
     assert "Bad minute" in cli(*CREATE, "--cron", "61 2 * * *").err
     assert cli(*CREATE).code == 2
     assert cli("schedules", "show", "none").code == 3

@@ -45,6 +45,7 @@ def test_list_filters_and_limits(cli: Cli) -> None:
 
 def test_an_empty_list_says_so(cli: Cli) -> None:
     """Not even a heading is printed; the document is an empty list."""
+    cli("init")
     assert cli("list").out == "no runs\n"
     assert cli("list", "--json").document == {"runs": []}
     assert cli("workers").out == "no workers\n"

@@ -14,8 +14,17 @@ import durable
 from durable import client as async_client
 from durable import current, step, sync, workflow
 from durable.client import Client
+from durable.client.repair import Repair
 from durable.decorators import AsyncStep
-from durable.errors import NotFound, NotInWorkflow, RunCancelled, RunFailed, UsageError
+from durable.errors import (
+    NotFound,
+    NotInWorkflow,
+    RunCancelled,
+    RunFailed,
+    StoreRefused,
+    UsageError,
+)
+from durable.testing import environment
 from tests.client.shop import charge, checkout, refused, weigh
 
 HERE = "durable.sync"
@@ -62,6 +71,16 @@ async def wrong(word: str) -> None:
         sync.run(double.call(1))
 
 
+stands: list[str] = []
+
+
+@workflow(name="sync.stops")
+async def stops() -> None:
+    await double.call(1)
+    if stands:
+        await anyio.sleep_forever()
+
+
 @workflow(name="sync.failing")
 def failing() -> None:
     def fail(number: int) -> int:
@@ -91,6 +110,47 @@ def test_the_whole_client_blocks(tmp_path: Path) -> None:
         assert isinstance(client, sync.Client)
 
 
+def test_a_blocking_client_repairs_and_replays(tmp_path: Path) -> None:
+    """The verbs for runs that went wrong are there, too, and give blocking handles."""
+    with sync.connect(f"sqlite:///{tmp_path}/db") as client:
+        with pytest.raises(RunFailed):
+            client.run(refused.options(id="x"), "A-1")
+        fits = client.replay("x")
+        again = client.retry("x", reason="mended", by="ann")
+        forked = client.fork("x", fits.calls[0][0], new_id="y")
+
+        assert fits.difference == ""
+        assert isinstance(again, sync.Handle)
+        assert again.status() == "waiting"
+        assert (forked.id, forked.status()) == ("y", "waiting")
+        assert client.release("x") is False
+        assert client.purge("x", force=True) > 0
+        with pytest.raises(NotFound):
+            client.get("x")
+
+
+def test_a_replay_that_does_not_come_on_is_given_up() -> None:
+    """After a minute, unless told otherwise; it says behind which call the code stands."""
+    with environment() as env:
+        env.client.run(stops.options(id="x"))
+        stands.append("here")
+        replayed = env.client.replay("x")
+        longer = env.client.replay("x", timeout=3600)
+
+    assert replayed.calls == [("double.1", "value")]
+    assert "run 'x' was not over after 60 s; after call 'double.1'" in replayed.difference
+    assert "at test_sync.py:" in replayed.difference
+    assert "not over after 3600 s" in longer.difference
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """Where that is not wanted; the error names the file."""
+    with pytest.raises(StoreRefused, match="there is no store"):
+        sync.connect(f"sqlite:///{tmp_path}/folder/db", create=False).__enter__()
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_errors_come_through_as_they_are(tmp_path: Path) -> None:
     """Not wrapped, and the client stays usable."""
     with sync.connect(f"sqlite:///{tmp_path}/db") as client:
@@ -115,11 +175,11 @@ def test_it_works_where_an_event_loop_runs(tmp_path: Path) -> None:
     assert anyio.run(main) == ("receipt A-1", 3)
 
 
-@pytest.mark.parametrize("name", ["Client", "Handle"])
-def test_declared_signatures_are_the_async_ones(name: str) -> None:
+@pytest.mark.parametrize("cls", [async_client.Client, async_client.Handle, Repair])
+def test_declared_signatures_are_the_async_ones(cls: type) -> None:
     """What type checkers are told is what is generated: the same names, the same parameters."""
+    name = cls.__name__
     declared = {d.name: d for d in _declared(name) if not d.name.startswith("_")}
-    cls = getattr(async_client, name)
     public = {n: m for n, m in vars(cls).items() if not n.startswith("_")}
 
     assert declared.keys() == public.keys()

@@ -6,9 +6,8 @@ import argparse
 
 import anyio
 
-from durable.cli import exits, output
-from durable.cli.exits import PATIENCE
-from durable.client import Client, LockSummary, connect
+from durable.cli import exits, output, stores
+from durable.client import Client, LockSummary
 from durable.errors import NotFound, UsageError
 from durable.leases import LeaseEntry
 
@@ -57,7 +56,7 @@ def _list(arguments: argparse.Namespace) -> int:
 async def _read(
     arguments: argparse.Namespace,
 ) -> tuple[list[LeaseEntry], list[LockSummary], float]:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         leases = [lease async for lease in client.leases.list() if lease.status != "free"]
         locks = [lock async for lock in client.locks.list()]
         return leases, locks, client.store.now()
@@ -93,7 +92,7 @@ def _lock_row(lock: LockSummary, now: float) -> tuple[str, ...]:
 
 
 async def _release(arguments: argparse.Namespace) -> str:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         kind, key = await _meant(client, arguments.key)
         if kind == "lease":
             await client.leases.release(key, force=arguments.force)

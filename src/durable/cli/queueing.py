@@ -6,9 +6,8 @@ import argparse
 
 import anyio
 
-from durable.cli import exits, output
-from durable.cli.exits import PATIENCE
-from durable.client import QueueSummary, connect
+from durable.cli import exits, output, stores
+from durable.client import QueueSummary
 from durable.errors import UsageError
 
 
@@ -32,8 +31,9 @@ def queues(arguments: argparse.Namespace) -> int:
 
 
 async def _set(arguments: argparse.Namespace) -> None:
-    async with connect(arguments.store, patience=PATIENCE) as client:
-        change = client.queues.pause if arguments.verb == "pause" else client.queues.resume
+    pauses = arguments.verb == "pause"
+    async with stores.at_hand(arguments) if pauses else stores.existing(arguments) as client:
+        change = client.queues.pause if pauses else client.queues.resume
         await change(queue=arguments.name, workflow=arguments.workflow)
 
 
@@ -55,7 +55,7 @@ def _list(arguments: argparse.Namespace) -> int:
 async def _read(
     arguments: argparse.Namespace,
 ) -> tuple[list[QueueSummary], tuple[str, ...], float]:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         found = [queue async for queue in client.queues.list()]
         return found, await client.queues.paused_workflows(), client.store.now()
 

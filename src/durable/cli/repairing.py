@@ -10,9 +10,8 @@ from typing import TypeVar
 
 import anyio
 
-from durable.cli import exits, inputs, output, selecting
-from durable.cli.exits import PATIENCE
-from durable.client import Client, connect, purging, reading
+from durable.cli import exits, inputs, output, selecting, stores
+from durable.client import Client, purging, reading
 from durable.errors import DurableError, UsageError
 from durable.protocol import durations, values
 
@@ -45,7 +44,7 @@ def purge(arguments: argparse.Namespace) -> int:
     """Remove everything that is recorded of them."""
 
     async def verb(client: Client, run: str) -> str:
-        removed = await purging.purge(client.store, run, force=arguments.force)
+        removed = await client.purge(run, force=arguments.force)
         return f"gone, {removed} objects"
 
     return _each(arguments, "purge", verb)
@@ -117,7 +116,7 @@ def gc(arguments: argparse.Namespace) -> int:
 
 
 async def _gc(arguments: argparse.Namespace, age: float) -> tuple[int, int]:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         entries = [entry async for entry in purging.expired(client.store, age)]
         runs = len({entry.run for entry in entries})  # each has one for each of its instances
         asks = sys.stdin.isatty() and not arguments.yes
@@ -141,6 +140,8 @@ async def _gc(arguments: argparse.Namespace, age: float) -> tuple[int, int]:
 def _each(
     arguments: argparse.Namespace, word: str, verb: Callable[[Client, str], Awaitable[str]]
 ) -> int:
+    selecting.check_said(arguments, word)
+
     async def work(client: Client) -> Done:
         return await selecting.each(client, arguments, word, partial(verb, client))
 
@@ -149,7 +150,7 @@ def _each(
 
 def _with_client(arguments: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
     async def connected() -> T:
-        async with connect(arguments.store, patience=PATIENCE) as client:
+        async with stores.existing(arguments) as client:
             return await work(client)
 
     return anyio.run(connected)

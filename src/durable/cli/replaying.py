@@ -10,20 +10,17 @@ from pathlib import Path
 
 import anyio
 
-from durable.cli import exits, output, selecting
+from durable.cli import exits, output, selecting, stores
 from durable.cli.debugging import Watcher
-from durable.cli.exits import PATIENCE
 from durable.cli.targets import served
-from durable.client import Client, archives, connect, reading
-from durable.client.replaying import Replay, Watch, compare
+from durable.client import Client, archives, reading
+from durable.client.replaying import LIMIT, Replay, Watch, compare
 from durable.errors import NeedsAttention, NotFound, UnknownWorkflow, UsageError
 from durable.protocol import durations
 from durable.runtime.definitions import WorkflowDefinition, code_for
 from durable.store import Store
 
 Known = Mapping[str, WorkflowDefinition]
-
-LIMIT = 60.0  # seconds that `--all` gives the replay of one run
 
 
 def replay(arguments: argparse.Namespace) -> int:
@@ -43,20 +40,23 @@ def replay(arguments: argparse.Namespace) -> int:
 def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     """One run or all of them: what belongs to the other is not silently passed over."""
     of_one = {"RUN": arguments.run, "--until": arguments.until, "--pdb": arguments.pdb}
-    of_all = {f"--{n}": getattr(arguments, n) for n in ("status", "workflow", "timeout")}
+    of_all = {f"--{n}": getattr(arguments, n) for n in ("status", "workflow")}
     for word, given in (of_one if arguments.all else of_all).items():
         if given:
             goes = "with one run, not with --all" if arguments.all else "with --all"
             raise UsageError(
                 f"{word} goes {goes}", hint="durable replay RUN, or --all --status running"
             )
+    if arguments.pdb and arguments.timeout is not None:
+        raise UsageError("--pdb takes no --timeout: the debugger waits for you")
     if not arguments.all and arguments.run is None:
         raise UsageError("replay which run?", hint="durable replay RUN, or --all --status running")
 
 
 async def _replay(arguments: argparse.Namespace, known: Known) -> Replay:
     watch = Watcher(arguments.until, arguments.pdb)
-    done = await _replay_watched(arguments, known, watch)
+    limit = None if arguments.pdb else _limit(arguments)
+    done = await _replay_watched(arguments, known, watch, limit)
     if watch.left:
         return Replay(calls=done.calls, end="the debugger was left, and the replay with it")
     if arguments.until is not None and not watch.reached and not done.difference:
@@ -68,15 +68,24 @@ async def _replay(arguments: argparse.Namespace, known: Known) -> Replay:
     return done
 
 
-async def _replay_watched(arguments: argparse.Namespace, known: Known, watch: Watch) -> Replay:
+def _limit(arguments: argparse.Namespace) -> float:
+    return LIMIT if arguments.timeout is None else durations.seconds(arguments.timeout)
+
+
+async def _replay_watched(
+    arguments: argparse.Namespace, known: Known, watch: Watch, limit: float | None
+) -> Replay:
     if Path(arguments.run).is_file():  # noqa: ASYNC240  # once, before anything runs
         archive = archives.read(Path(arguments.run).read_bytes())  # noqa: ASYNC240  # as above
-        return await _replay_in(await archives.unpacked(archive), archive.run, known, watch)
-    async with connect(arguments.store, patience=PATIENCE) as client:
-        return await _replay_in(client.store, arguments.run, known, watch)
+        store = await archives.unpacked(archive)
+        return await _replay_in(store, archive.run, known, watch, limit)
+    async with stores.existing(arguments) as client:
+        return await _replay_in(client.store, arguments.run, known, watch, limit)
 
 
-async def _replay_in(store: Store, run: str, known: Known, watch: Watch) -> Replay:
+async def _replay_in(
+    store: Store, run: str, known: Known, watch: Watch, limit: float | None
+) -> Replay:
     facts = await reading.load(store, run)
     definition = code_for(known, facts.start)
     if definition is None:
@@ -86,7 +95,7 @@ async def _replay_in(store: Store, run: str, known: Known, watch: Watch) -> Repl
             hint=f"name the file or module: durable replay {run} --target ...",
             run=run,
         )
-    return await compare(store, run, facts, definition, watch=watch)
+    return await compare(store, run, facts, definition, watch=watch, limit=limit)
 
 
 # -- all of them -----------------------------------------------------------------------------------
@@ -110,8 +119,8 @@ def _replay_all(arguments: argparse.Namespace, known: Known) -> int:
 
 
 async def _compare_all(arguments: argparse.Namespace, known: Known) -> dict[str, str]:
-    limit = LIMIT if arguments.timeout is None else durations.seconds(arguments.timeout)
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    limit = _limit(arguments)
+    async with stores.existing(arguments) as client:
         runs = await _those_of_all(client, arguments)
         found: dict[str, str] = {}
         with selecting.progress("replay", len(runs), silent=arguments.json) as advance:
@@ -132,19 +141,11 @@ async def _those_of_all(client: Client, arguments: argparse.Namespace) -> list[s
 
 
 async def _difference(client: Client, run: str, known: Known, limit: float) -> str:
-    """What keeps this code from going on with the run; empty if it fits.
-
-    Code that waits for something else than a durable call would keep all other runs waiting.
-    """
-    with anyio.move_on_after(limit):
-        try:
-            return (await _replay_in(client.store, run, known, lambda _: True)).difference
-        except (NeedsAttention, UnknownWorkflow) as e:
-            return e.message
-    return (
-        f"unknown: the replay was not over after {limit:g} s; the code computes, or waits for "
-        "something else than a durable call"
-    )
+    """What keeps this code from going on with the run; empty if it fits."""
+    try:
+        return (await _replay_in(client.store, run, known, lambda _: True, limit)).difference
+    except (NeedsAttention, UnknownWorkflow) as e:
+        return e.message
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def export(arguments: argparse.Namespace) -> int:
     """Everything that is recorded of a run, as one readable file."""
 
     async def work() -> bytes:
-        async with connect(arguments.store, patience=PATIENCE) as client:
+        async with stores.existing(arguments) as client:
             return await archives.export(client.store, arguments.run)
 
     content = anyio.run(work)
@@ -186,7 +187,7 @@ def import_(arguments: argparse.Namespace) -> int:
     archive = archives.read(content)
 
     async def work() -> None:
-        async with connect(arguments.store, patience=PATIENCE) as client:
+        async with stores.at_hand(arguments) as client:
             await archives.write(client.store, archive)
 
     anyio.run(work)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import anyio
 import msgspec
 
-from durable.cli import exits, inputs, loops, output, progress
+from durable.cli import exits, inputs, loops, output, progress, stores
 from durable.cli.exits import PATIENCE, Interrupted
 from durable.cli.inputs import Asked
 from durable.cli.interrupts import asked_to_stop
@@ -90,7 +90,7 @@ def start(arguments: argparse.Namespace) -> int:
 
 async def _start(arguments: argparse.Namespace, asked: Asked) -> None:
     args, kwargs = asked.call
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.at_hand(arguments) as client:
         handle = await client.start(asked.workflow, *args, **kwargs)
         if arguments.json:
             document = {"run": handle.id, "workflow": handle.workflow, "instance": handle.instance}
@@ -109,9 +109,9 @@ def result(arguments: argparse.Namespace) -> int:
 
 
 async def _result(arguments: argparse.Namespace, timeout: float | None) -> int:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         handle = await client.get(arguments.run)
-        found = await recorded(handle, timeout)
+        found = await recorded(handle, timeout, explained=True)
         if found.skipped is not None:
             return _skipped(arguments, handle.id, skipping.of(found.skipped))
         if found.status != "completed":
@@ -136,7 +136,7 @@ def cancel(arguments: argparse.Namespace) -> int:
 
 
 async def _cancel(arguments: argparse.Namespace, timeout: float | None) -> str:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         handle = await client.get(arguments.run)
         if arguments.wait:
             return await handle.cancel(reason=arguments.reason, wait=True, timeout=timeout)

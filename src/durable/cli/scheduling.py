@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 
 import anyio
 
-from durable.cli import exits, inputs, output
-from durable.cli.exits import PATIENCE
-from durable.client import Client, ScheduleSummary, connect
+from durable.cli import exits, inputs, output, stores
+from durable.client import Client, ScheduleSummary
 from durable.errors import UsageError
 from durable.protocol import moments
 from durable.protocol.schedules import Schedule, cron, every
@@ -28,7 +27,8 @@ def _with_client(
     arguments: argparse.Namespace, work: Callable[[Client], Awaitable[object]]
 ) -> object:
     async def main() -> object:
-        async with connect(arguments.store, patience=PATIENCE) as client:
+        creates = arguments.verb == "create"
+        async with stores.at_hand(arguments) if creates else stores.existing(arguments) as client:
             return await work(client)
 
     return anyio.run(main)

@@ -26,7 +26,7 @@ async def each(
     and the user is asked.
 
     Raises:
-        UsageError: neither runs nor filters are given, or nobody is there to be asked.
+        UsageError: nobody is there to be asked.
     """
     runs = arguments.runs or await _chosen(client, arguments, word)
     if arguments.dry_run:
@@ -70,12 +70,16 @@ def _document(run: str, said: DurableError | str, *, done: bool) -> dict[str, ob
 # -- choosing --------------------------------------------------------------------------------------
 
 
-async def _chosen(client: Client, arguments: argparse.Namespace, word: str) -> Sequence[str]:
-    if not (arguments.workflow or arguments.status or arguments.since):
+def check_said(arguments: argparse.Namespace, word: str) -> None:
+    """Raise UsageError unless runs are named, or something is said by which to choose them."""
+    if not (arguments.runs or arguments.workflow or arguments.status or arguments.since):
         raise UsageError(
             f"nothing is said of which runs to {word}",
             hint="name them, or choose them: --workflow NAME, --status WORD, --since 1d",
         )
+
+
+async def _chosen(client: Client, arguments: argparse.Namespace, word: str) -> Sequence[str]:
     since = None
     if arguments.since is not None:
         since = client.store.now() - durations.seconds(arguments.since)

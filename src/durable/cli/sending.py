@@ -7,10 +7,9 @@ import argparse
 import anyio
 import msgspec
 
-from durable.cli import exits, inputs, output
-from durable.cli.exits import PATIENCE
+from durable.cli import exits, inputs, output, stores
 from durable.cli.targets import served
-from durable.client import SendAnswer, connect, reading, sending
+from durable.client import SendAnswer, reading, sending
 from durable.errors import UsageError
 from durable.protocol import values
 from durable.runtime.definitions import code_for
@@ -29,7 +28,7 @@ def send(arguments: argparse.Namespace) -> int:
 
 async def _send(arguments: argparse.Namespace, text: bytes) -> SendAnswer:
     definitions = served(arguments.target, arguments.store)
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         start = await reading.read_start(client.store, arguments.run)
         definition = code_for(definitions, start)  # events may differ from version to version
         kind = None if definition is None else definition.events.get(arguments.name)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import anyio
 import msgspec
 
-from durable.cli import causes, exits, output
-from durable.cli.exits import PATIENCE
-from durable.client import RunSummary, Status, StepSummary, connect, reading
+from durable.cli import causes, exits, output, stores
+from durable.client import RunSummary, Status, StepSummary, reading
 from durable.client.listing import queue_of
 from durable.client.reading import Workers
 from durable.errors import NeedsAttention
@@ -41,7 +40,7 @@ def list(arguments: argparse.Namespace) -> int:  # the command's name
 
 
 async def _list(arguments: argparse.Namespace) -> Iterable[RunSummary]:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         listed = client.list(
             workflow=arguments.workflow, status=arguments.status, limit=arguments.limit
         )
@@ -92,7 +91,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 async def _show(arguments: argparse.Namespace) -> _Shown:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         store, run = client.store, arguments.run
         start = await reading.read_start(store, run)
         attention = await flags.read(store, start.queue, run)
@@ -246,7 +245,7 @@ def workers(arguments: argparse.Namespace) -> int:
 
 
 async def _workers(arguments: argparse.Namespace) -> tuple[Workers, float]:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         return await Workers.read(client.store), client.store.now()
 
 
@@ -267,7 +266,7 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 
 async def _sweep(arguments: argparse.Namespace, asked: Iterable[str] | None) -> tuple[str, ...]:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         store = client.store
         folder = locks.runtime_folder(store.backend.lock_folder, os.environ)
         sweeper = Sweeper(store=store, runtime_folder=folder)

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import anyio
 import msgspec
 
-from durable.cli import exits, output
-from durable.cli.exits import PATIENCE
-from durable.client import StepSummary, connect, reading
+from durable.cli import exits, output, stores
+from durable.client import StepSummary, reading
 from durable.client.handles import Looks, needs_attention
 from durable.protocol.records import Published, Result
 from durable.runtime.facts import Facts
@@ -24,7 +23,7 @@ def tail(arguments: argparse.Namespace) -> int:
 
 
 async def _tail(arguments: argparse.Namespace) -> int:
-    async with connect(arguments.store, patience=PATIENCE) as client:
+    async with stores.existing(arguments) as client:
         told: set[tuple[object, ...]] = set()
         looks = Looks(client.store.pace)
         while True:

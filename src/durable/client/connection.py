@@ -53,6 +53,7 @@ async def connect(
     url: str | None = None,
     *,
     patience: float | None = 30.0,
+    create: bool = True,
     observe: Observer = _ignore,
 ) -> AsyncIterator[Client]:
     """A client of the store at `url`, for as long as the `async with` block lasts.
@@ -62,14 +63,15 @@ async def connect(
             nearest pyproject.toml, else `sqlite:///.durable/durable.db`.
         patience: seconds for which a call that the store does not answer is repeated; None is
             for ever.
+        create: make the database file of a `sqlite:` URL if there is none.
         observe: told of the progress of runs that execute here, in the event loop.
 
     Raises:
         UsageError: the URL is none of the accepted forms.
-        StoreRefused: the store cannot be used as it is.
+        StoreRefused: the store cannot be used as it is, or is not there and is not to be made.
     """
     found = settings(url, os.environ, Path.cwd())
-    store = open_store(found.store, patience=patience)
+    store = open_store(found.store, patience=patience, create=create)
     try:
         async with Client(store, observe=observe) as client:
             yield client

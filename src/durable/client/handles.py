@@ -11,7 +11,7 @@ from durable.client import cancelling, reading, sending, skipping
 from durable.client.cancelling import CancelAnswer
 from durable.client.reading import Status, StepSummary
 from durable.client.sending import SendAnswer
-from durable.errors import NeedsAttention, RunCancelled, RunFailed, UsageError
+from durable.errors import DurableError, NeedsAttention, RunCancelled, RunFailed, UsageError
 from durable.protocol import failures, records, values
 from durable.protocol.failures import Failure
 from durable.protocol.records import Result, Start
@@ -84,7 +84,8 @@ class Handle(Generic[R]):
             RunFailed: the workflow raised; `__cause__` is its error, rebuilt.
             RunCancelled: the run was cancelled.
             NeedsAttention: it waits for a human or for other code.
-            TimeoutError: it is not over yet.
+            TimeoutError: it is not over yet; says how it stands, and why nobody works on it. With
+                a timeout of 0, which is one read, it does not.
             StoreUnavailable: the store does not answer.
         """
         return outcome_of(self, await recorded(self, timeout))
@@ -176,8 +177,14 @@ class Handle(Generic[R]):
         return {name: reading.plain_value(record.value) for name, record in found.items()}
 
 
-async def recorded(handle: Handle[Any], timeout: float | None = None) -> Result:
-    """The outcome as it is stored, whatever it is; waits for it as `Handle.result` does."""
+async def recorded(
+    handle: Handle[Any], timeout: float | None = None, *, explained: bool = False
+) -> Result:
+    """The outcome as it is stored, whatever it is; waits for it as `Handle.result` does.
+
+    Args:
+        explained: say how the run stands also after a timeout of 0.
+    """
     store, run, start = handle._store, handle._run, handle._start
     looks = Looks(store.pace, timeout)
     while True:
@@ -191,7 +198,17 @@ async def recorded(handle: Handle[Any], timeout: float | None = None) -> Result:
         if attention is not None:
             raise needs_attention(run, attention)
         if not await looks.again():
-            raise TimeoutError(f"run {run!r} is not over after {timeout:g} s")
+            said = await _standing(store, run, start) if timeout or explained else ""
+            raise TimeoutError(f"run {run!r} is not over after {timeout:g} s{said}")
+
+
+async def _standing(store: Store, run: str, start: Start) -> str:
+    """How a run stands that is not over: what whoever waited for it looks at next."""
+    try:
+        status = await reading.read_status(store, run, start)
+    except DurableError:  # it is asked only for the sake of another error
+        return ""
+    return f": {status}, {status.reason}" if status.reason else f": {status}"
 
 
 def outcome_of(handle: Handle[R], result: Result) -> R:

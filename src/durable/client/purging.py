@@ -31,18 +31,7 @@ _history = msgspec.json.Decoder(History)
 
 
 async def purge(store: Store, run: str, *, force: bool = False) -> int:
-    """Remove everything that is recorded of a run; the id is free again.
-
-    Args:
-        force: also if the run is not over. It is taken from the worker that executes it.
-
-    Returns:
-        How many objects were removed.
-
-    Raises:
-        NotFound: there is no run of that id.
-        Conflict: it is not over, and `force` is not given; or somebody else changed it.
-    """
+    """See `Client.purge`."""
     names.check_id(run)
     stored = await store.read(names.start(run))
     start = None if stored is None else reading.decode_start(run, stored)

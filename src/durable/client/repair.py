@@ -1,4 +1,4 @@
-"""The client's words for runs that went wrong: retry, restart, fork, skip, release, replay."""
+"""The client's words for runs that went wrong: retry, restart, fork, skip, purge and others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from durable.client import instances, offspring, reading, substitutes
+from durable.client import instances, offspring, purging, reading, substitutes
 from durable.client.handles import Handle
 from durable.client.reading import Status
-from durable.client.replaying import Replay, compare
+from durable.client.replaying import LIMIT, Replay, compare
 from durable.decorators import WorkflowFunction, code_for, workflows
 from durable.errors import Conflict, LeaseTaken, NeedsAttention, UnknownWorkflow
 from durable.protocol import instances as rules
@@ -200,11 +200,34 @@ class Repair:
                 return True
         return False
 
-    async def replay(self, id: str, workflow: WorkflowFunction[Any, Any] | None = None) -> Replay:
+    async def purge(self, id: str, *, force: bool = False) -> int:
+        """Remove everything that is recorded of a run; the id is free again.
+
+        Args:
+            force: also if the run is not over. It is taken from the worker that executes it.
+
+        Returns:
+            How many objects were removed.
+
+        Raises:
+            NotFound: there is no run of that id.
+            Conflict: it is not over, and `force` is not given; or somebody else changed it.
+        """
+        return await purging.purge(self.store, id, force=force)
+
+    async def replay(
+        self,
+        id: str,
+        workflow: WorkflowFunction[Any, Any] | None = None,
+        *,
+        timeout: float | None = LIMIT,
+    ) -> Replay:
         """Compare code with a run's record; no body is executed and nothing is written.
 
         Args:
             workflow: the code; default: what this process has under the run's workflow name.
+            timeout: seconds after which the difference is unknown, because the code waits for
+                something that is not durable; None: it may last for ever.
 
         Raises:
             NotFound: there is no run of that id.
@@ -220,7 +243,7 @@ class Repair:
                 hint="import the module that defines it, or give the workflow",
                 run=id,
             )
-        return await compare(self.store, id, facts, definition)
+        return await compare(self.store, id, facts, definition, limit=timeout)
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 import anyio
 import msgspec
 
+from durable.client.standing import Standing
+from durable.errors import RunTimeout, SingletonTaken
 from durable.protocol import values
+from durable.protocol.records import Result
 from durable.runtime import undoing
 from durable.runtime.closing import Attention, Closing, Finished, Stopped
 from durable.runtime.definitions import WorkflowDefinition
@@ -18,6 +21,9 @@ from durable.runtime.surroundings import Progress, Surroundings
 from durable.store import Store
 
 Watch = Callable[[Progress], bool]
+
+_ENDED = {f"{kind.__module__}.{kind.__qualname__}" for kind in (RunTimeout, SingletonTaken)}
+LIMIT = 60.0  # seconds that a replay may last, unless its caller says otherwise
 
 
 @dataclass
@@ -52,12 +58,15 @@ async def compare(
     definition: WorkflowDefinition,
     *,
     watch: Watch = _on,
+    limit: float | None = LIMIT,
 ) -> Replay:
     """Run the workflow function over the record.
 
     Args:
         store: gives the time; nothing is read from it.
         watch: asked at each call, in the workflow's own task: False stops the replay there.
+        limit: seconds after which it ends without an answer, because the code waits for something
+            that is not durable; None: it may last for ever.
     """
     done = Replay()
     stopped = ""
@@ -77,20 +86,55 @@ async def compare(
             stopped = progress.path
             execution.close(Stopped("cancelled"))
 
+    standing = Standing()
     execution = Execution(
-        around=_nothing_but_reading(store, observe), definition=definition, run_id=run,
-        instance=facts.start.instance, epoch=0, journal=facts.journal(), args=args, kwargs=kwargs,
-        origin=facts.start.first(), forks=facts.start.forks, version=facts.start.workflow_version,
-        cancel=facts.cancel, undos=undoing.by_path(facts.undos),
+        around=_nothing_but_reading(store, observe), definition=standing.seen(definition),
+        run_id=run, instance=facts.start.instance, epoch=0, journal=facts.journal(), args=args,
+        kwargs=kwargs, origin=facts.start.first(), forks=facts.start.forks,
+        version=facts.start.workflow_version, cancel=facts.cancel,
+        undos=undoing.by_path(facts.undos),
     )  # fmt: skip
-    await execution.run_to_end()
+
+    def run_out() -> None:
+        done.unasked = execution.turnstile.remaining()
+        done.difference = _unknown(run, done, limit, standing.line())
+        execution.close(Stopped("cancelled"))
+
+    await _run_within(limit, execution, run_out)
     assert execution.closing is not None
+    if done.difference:
+        return done
     if stopped:
         done.end = f"everything recorded fits up to {stopped!r}, where the replay was stopped"
         return done
     done.unasked = execution.turnstile.remaining()
     _judge(done, facts, execution.closing)
     return done
+
+
+async def _run_within(
+    limit: float | None, execution: Execution, run_out: Callable[[], None]
+) -> None:
+    async def watch(seconds: float) -> None:
+        await anyio.sleep(seconds)
+        if execution.closing is None:
+            run_out()
+
+    async with anyio.create_task_group() as tasks:
+        if limit is not None:
+            tasks.start_soon(watch, limit)
+        await execution.run_to_end()
+        tasks.cancel_scope.cancel()
+
+
+def _unknown(run: str, done: Replay, limit: float | None, line: str) -> str:
+    """What is said of code that does not come to its next durable call."""
+    after = f"after call {done.calls[-1][0]!r}" if done.calls else "before its first call"
+    where = f", at {line}" if line else ""
+    return (
+        f"unknown: the replay of run {run!r} was not over after {limit:g} s; {after} the code "
+        f"waits for something that is not durable, or computes{where}"
+    )
 
 
 def _nothing_but_reading(store: Store, observe: Callable[[str, Progress], None]) -> Surroundings:
@@ -111,6 +155,8 @@ def _judge(done: Replay, facts: Facts, closing: Closing) -> None:
                 f"the code calls {path!r}, which is not recorded, before recorded calls"
             )
             done.recorded, done.asked = done.unasked[0], path
+        case Stopped("replayed", path) if facts.result is not None and _cut_short(facts.result):
+            done.end = f"everything recorded fits, up to where the run was ended, before {path!r}"
         case Stopped("replayed", path) if facts.result is not None:
             done.difference = f"the run is over, but the code calls {path!r}, which is not recorded"
             done.recorded, done.asked = facts.result.status, path
@@ -132,11 +178,20 @@ def _judge_end(done: Replay, facts: Facts, finished: Finished) -> None:
         done.end = f"everything recorded fits; the run would end with {ends}"
         return
     recorded = _said(facts.result.value, facts.result.failure)
-    if facts.result.status == "cancelled" or recorded == ends:
+    if _cut_short(facts.result) or recorded == ends:
         done.end = "everything recorded fits, to the end"
     else:
         done.difference = "the code ends otherwise than the run did"
         done.recorded, done.asked = recorded, ends
+
+
+def _cut_short(result: Result) -> bool:
+    """Whether something else than the workflow's own code ended the run."""
+    decided = result.skipped is not None or result.joined is not None
+    failure = result.failure
+    # Raised by no code, it has no traceback.
+    ended = failure is not None and failure.type in _ENDED and not failure.traceback
+    return result.status == "cancelled" or decided or ended
 
 
 def _said(value: msgspec.Raw | msgspec.UnsetType, failure: object) -> str:

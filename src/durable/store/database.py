@@ -88,8 +88,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def prepare(path: str, system: System, boot: str) -> float:
+def prepare(path: str, system: System, boot: str, *, create: bool = True) -> float:
     """Make the file ready to be used; create it, its folder and its tables where missing.
+
+    Args:
+        create: else a missing file is refused, and nothing is made.
 
     Returns:
         What to add to the boot clock to have the store's time: fixed by the first process of
@@ -100,14 +103,14 @@ def prepare(path: str, system: System, boot: str) -> float:
             damaged file, no permission, a full disk.
         StoreUnavailable: another process kept it locked.
     """
-    folder = os.path.dirname(path)
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as e:
+    if create:
+        _make_folder(os.path.dirname(path))
+    elif not os.path.exists(path):
         raise StoreRefused(
-            f"the folder {folder} of the store cannot be created: {e.strerror}",
-            hint="Name another place: sqlite:///path/of/the.db",
-        ) from e
+            f"there is no store {path}",
+            hint="Check the path, and the folder you are in. `durable run`, `start` and `worker` "
+            "make it, and `durable init`.",
+        )
     kind = network_type(path)
     if kind is not None:
         raise StoreRefused(
@@ -120,6 +123,16 @@ def prepare(path: str, system: System, boot: str) -> float:
             return patiently(system, lambda: _prepare(db, path, system, boot))
     except sqlite3.Error as e:
         raise explain(e, path) from e
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as e:
+        raise StoreRefused(
+            f"the folder {folder} of the store cannot be created: {e.strerror}",
+            hint="Name another place: sqlite:///path/of/the.db",
+        ) from e
 
 
 def connect(

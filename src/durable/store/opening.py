@@ -48,29 +48,38 @@ def parse_url(url: str | None) -> Location:
 
 
 def open_store(
-    url: str | None, *, system: System | None = None, patience: float | None = 30.0
+    url: str | None,
+    *,
+    system: System | None = None,
+    patience: float | None = 30.0,
+    create: bool = True,
 ) -> Store:
     """Open the store of that URL, by default the database `.durable/durable.db`.
 
-    `memory:` and `memory:name` are one store per process and name. `patience`: seconds for which
-    a call that the store does not answer is repeated; None is for ever.
+    `memory:` and `memory:name` are one store per process and name.
+
+    Args:
+        patience: seconds for which a call that the store does not answer is repeated; None is
+            for ever.
+        create: make the database file if there is none.
 
     Raises:
         UsageError: the URL is none of the accepted forms.
-        StoreRefused: the store cannot be used as it is.
+        StoreRefused: the store cannot be used as it is, or is not there and is not to be made.
     """
     system = system or System()
-    return Store(_backend(parse_url(url), system), system=system, patience=patience)
+    backend = _backend(parse_url(url), system, create=create)
+    return Store(backend, system=system, patience=patience)
 
 
-def _backend(location: Location, system: System) -> Backend:
+def _backend(location: Location, system: System, *, create: bool) -> Backend:
     if location.kind == "memory":
         with _buckets_lock:
             return MemoryBackend(_buckets.setdefault(location.place, Bucket()))
     if location.kind == "sqlite":
         from durable.store.sqlite import SqliteBackend
 
-        return SqliteBackend(location.place, system=system)
+        return SqliteBackend(location.place, system=system, create=create)
     from durable.store.gcs import GcsBackend, Place
 
     return GcsBackend(Place.parse(location.place), system=system)

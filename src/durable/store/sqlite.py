@@ -71,9 +71,10 @@ class SqliteBackend(Backend):
     """The store port over one SQLite file.
 
     Args:
-        path: of the file; created, with its folder, if missing.
+        path: of the file.
         system: clocks and chance.
         boot: the id of this boot of the machine, by default the system's.
+        create: make the file, with its folder, if it is missing.
 
     Attributes:
         commits: how many transactions were committed here.
@@ -85,7 +86,14 @@ class SqliteBackend(Backend):
 
     pace = LOCAL_PACE
 
-    def __init__(self, path: str, *, system: System | None = None, boot: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        system: System | None = None,
+        boot: str | None = None,
+        create: bool = True,
+    ) -> None:
         path = self.path = os.path.abspath(path)
         self.boot = boot or boot_id()
         self.lock_folder = f"{path}.locks"
@@ -93,7 +101,7 @@ class SqliteBackend(Backend):
         self._system = system or System()
         self._seed = self._system.token()
         self._count = itertools.count()
-        self._offset = prepare(path, self._system, self.boot)
+        self._offset = prepare(path, self._system, self.boot, create=create)
         self._writer = Lane(
             f"writer of {path}",
             lambda: connect(path, self._system),

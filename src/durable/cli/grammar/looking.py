@@ -48,7 +48,7 @@ def replay(commands: Commands) -> None:
     parser.add_argument("--status", choices=STATUSES, help="with --all: those of this status")
     parser.add_argument("--workflow", metavar="NAME", help="with --all: only this workflow's")
     parser.add_argument(
-        "--timeout", metavar="DURATION", help="with --all: for the replay of each run; default: 1m"
+        "--timeout", metavar="DURATION", help="for the replay of one run; default: 1m"
     )
 
 
