@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import FLOWS, Done, begin, durable, until
 
 Cli = Callable[..., Done]
@@ -77,3 +79,19 @@ def test_show_tells_who_asked_and_what_was_not_undone(cli: Cli) -> None:
     assert "note      'kept.1' was not undone: PermissionError: closed" in said
     assert cli("show", "y", "--json").document["cancel"] is None
     assert cli("show", "x", "--json").document["cancel"]["reason"] == "too late"
+
+
+@pytest.mark.parametrize("verb", [("result", "x"), ("cancel", "x", "--wait")])
+@pytest.mark.parametrize("timeout", ["0", "20ms"])
+def test_a_timeout_says_why_nobody_works_on_the_run(
+    cli: Cli, verb: tuple[str, ...], timeout: str
+) -> None:
+    """The reason is the one that `durable list` shows."""
+    cli("start", QUICK, "--id", "x", "--input", INPUT)
+    [listed] = cli("list", "--json").document["runs"]
+
+    done = cli(*verb, "--timeout", timeout)
+
+    assert done.code == 8
+    assert done.err.endswith(f" s: waiting, {listed['reason']}\n")
+    assert listed["reason"] == "no live worker"

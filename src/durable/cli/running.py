@@ -138,6 +138,7 @@ def cancel(arguments: argparse.Namespace) -> int:
 async def _cancel(arguments: argparse.Namespace, timeout: float | None) -> str:
     async with stores.existing(arguments) as client:
         handle = await client.get(arguments.run)
-        if arguments.wait:
-            return await handle.cancel(reason=arguments.reason, wait=True, timeout=timeout)
-        return await handle.cancel(reason=arguments.reason)
+        answer = await handle.cancel(reason=arguments.reason)
+        if not arguments.wait:
+            return answer
+        return (await recorded(handle, timeout, explained=True)).status

@@ -84,8 +84,7 @@ class Handle(Generic[R]):
             RunFailed: the workflow raised; `__cause__` is its error, rebuilt.
             RunCancelled: the run was cancelled.
             NeedsAttention: it waits for a human or for other code.
-            TimeoutError: it is not over yet; says how it stands, and why nobody works on it. With
-                a timeout of 0, which is one read, it does not.
+            TimeoutError: it is not over yet; `status` tells how it stands.
             StoreUnavailable: the store does not answer.
         """
         return outcome_of(self, await recorded(self, timeout))
@@ -183,7 +182,7 @@ async def recorded(
     """The outcome as it is stored, whatever it is; waits for it as `Handle.result` does.
 
     Args:
-        explained: say how the run stands also after a timeout of 0.
+        explained: after a timeout, say how the run stands. That takes lists; waiting takes none.
     """
     store, run, start = handle._store, handle._run, handle._start
     looks = Looks(store.pace, timeout)
@@ -198,7 +197,7 @@ async def recorded(
         if attention is not None:
             raise needs_attention(run, attention)
         if not await looks.again():
-            said = await _standing(store, run, start) if timeout or explained else ""
+            said = await _standing(store, run, start) if explained else ""
             raise TimeoutError(f"run {run!r} is not over after {timeout:g} s{said}")
 
 
