@@ -129,6 +129,7 @@ def map(
         NotInWorkflow: made in a task or thread that does not own the scope.
         UsageError: an option is out of range, or the items cannot be counted.
     """
+    check_mappable(fn, items)
     scope = _async_scope("map")
     warn_of_unordered(scope, items)
     return _all(
@@ -186,6 +187,24 @@ def check_awaitable(calls: Iterable[object], word: str = "gather") -> None:
                 f"{word} takes calls to await, not {type(call).__name__}",
                 hint=hint or f"call a sync step as `step.call(...)` inside {word}",
             )
+
+
+def check_mappable(fn: object, items: object) -> None:
+    """Refuse what `map` cannot call, or cannot go through, before anything is begun.
+
+    Raises:
+        UsageError: that is no function, or these are no items.
+    """
+    if not callable(getattr(fn, "call", fn)):
+        raise UsageError(
+            f"map takes a step or a function, and items, not {type(fn).__name__} first",
+            hint="write `map(step, items)`",
+        )
+    if not isinstance(items, Iterable) and not hasattr(items, "__getitem__"):
+        raise UsageError(
+            f"map goes through items, and {type(items).__name__} has none",
+            hint="collect what comes from an `async for` in a step first",
+        )
 
 
 def warn_of_unordered(scope: Scope | None, items: object) -> None:

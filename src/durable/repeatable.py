@@ -40,6 +40,7 @@ def random(key: str | None = None) -> float:
 
     Raises:
         NotInWorkflow: in a task that does not own the scope.
+        InvalidId: the key is empty, too long or has control characters.
     """
     place = _place("random", key)
     if place is None:
@@ -56,6 +57,7 @@ def uuid(key: str | None = None) -> UUID:
 
     Raises:
         NotInWorkflow: in a task that does not own the scope.
+        InvalidId: as for `random`.
     """
     return uuid5(NAMESPACE_OID, _place("uuid", key) or System().token())
 
@@ -90,6 +92,8 @@ def patched(id: str, *, each_call: bool = False) -> bool:
 
 def _place(word: str, key: str | None) -> str | None:
     """What tells this place in the code of this run from all others; None outside one."""
+    if key is not None:
+        check_id(key, what="key")
     scope = calling_scope(word)
     if scope is None:
         return None

@@ -51,6 +51,7 @@ from durable.concurrency import (
     MAP_LIMIT,
     HasCall,
     check_awaitable,
+    check_mappable,
     check_selectable,
     warn_of_unordered,
 )
@@ -188,6 +189,7 @@ def map(
         NotInWorkflow: called in async code.
         UsageError: an option is out of range, or the items cannot be counted.
     """
+    check_mappable(fn, items)
     scope = _sync_scope("map")
     warn_of_unordered(scope, items)
     options: Any = {"tolerate": tolerate, "enough": enough, "collect": collect}

@@ -52,7 +52,7 @@ def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
         moment: with a time zone.
 
     Raises:
-        UsageError: it has no time zone.
+        UsageError: it has no time zone, or is no datetime.
         NotInWorkflow: as `sleep`.
     """
     _async_only(scope := wait_scope("sleep_until"), "sleep_until")
@@ -159,6 +159,12 @@ def sleep_in(scope: Scope | None, duration: Duration) -> Coroutine[Any, Any, Non
 
 def sleep_until_in(scope: Scope | None, moment: datetime) -> Coroutine[Any, Any, None]:
     """`sleep_until` for a scope that the caller has checked."""
+    given: object = moment  # callers may not be type-checked
+    if not isinstance(given, datetime):
+        raise UsageError(
+            f"sleep_until takes a datetime, not {type(given).__name__}",
+            hint="a length of time is for `sleep`",
+        )
     if moment.tzinfo is None:
         raise UsageError(
             f"sleep_until({moment.isoformat()}): the time zone is missing",

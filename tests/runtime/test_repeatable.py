@@ -369,7 +369,7 @@ def test_outside_a_run() -> None:
 
 @backends
 def test_misuse(backend: str) -> None:
-    """In a stray task the place would be chance; an id must be one."""
+    """In a stray task the place would be chance; an id or a key must be one."""
 
     async def w() -> list[str]:
         said = []
@@ -383,15 +383,18 @@ def test_misuse(backend: str) -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stray)
-        try:
-            durable.patched("")
-        except InvalidId as e:
-            said.append(type(e).__name__)
+        bad: list[Any] = ["", 5, "a\nb"]
+        for word in (durable.patched, durable.random, durable.uuid):
+            for key in bad:
+                try:
+                    word(key)
+                except InvalidId as e:
+                    said.append(type(e).__name__)
         return said
 
     assert value_of(run(backend, Run(a_workflow(w)).execute)) == [
         *["NotInWorkflow"] * 3,
-        "InvalidId",
+        *["InvalidId"] * 9,
     ]
 
 

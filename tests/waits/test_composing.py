@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import durable
 from durable import gather, map, select, sleep, timeout, wait_event
 from durable.client import Handle
 from durable.errors import UsageError, WaitTimeout
 from tests.runtime.clocks import BACKENDS, run
-from tests.runtime.runs import a_step, a_workflow
+from tests.runtime.runs import Run, a_step, a_workflow, value_of
 from tests.runtime.world import Process, World, world
 from tests.virtual_time import virtual_seconds
 from tests.waits.long import DAY, parked, pass_time
@@ -354,6 +357,60 @@ def test_unreadable_tolerance_is_refused(backend: str, tolerate: Any) -> None:
             await map(_even, [1], tolerate=tolerate)
         with pytest.raises(UsageError, match="how many"):
             await map(_even, iter([1]), tolerate="10%")
+
+    run(backend, main)
+
+
+@pytest.mark.parametrize(
+    ("fn", "items", "options"),
+    [
+        *[(_even, [2], {"limit": limit}) for limit in (0, -1, 1.5, math.nan, True, "3", None)],
+        *[(_even, [2], {"enough": enough}) for enough in (0, -1, 1.5, math.nan, True, "3")],
+        (5, [2], {}), (_even, None, {}), (_even, 5, {}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_mapped_is_refused(
+    backend: str, fn: Any, items: Any, options: dict[str, Any]
+) -> None:
+    """Where it is called, before any item is begun; the run can go on without it."""
+
+    @a_workflow
+    async def flow() -> str:
+        with pytest.raises(UsageError, match=r"^map"):
+            map(fn, items, **options)
+        return "went on"
+
+    async def main() -> None:
+        one = Run(flow)
+        assert value_of(await one.execute()) == "went on"
+        assert not one.steps()
+
+    run(backend, main)
+    with pytest.raises(UsageError, match=r"^map"):
+        durable.sync.map(fn, items, **options)
+
+
+def test_items_that_end_with_an_error(backend: str) -> None:
+    """What gives the items raises its own error out of `map`, live and on replay."""
+
+    def items() -> Iterator[int]:
+        yield from (0, 2)
+        raise KeyError("the list is torn")
+
+    @a_workflow
+    async def flow() -> str:
+        try:
+            await map(_even, items(), limit=1)
+        except KeyError as e:
+            return str(e)
+        return ""
+
+    async def main() -> None:
+        one = Run(flow)
+        for _ in range(2):
+            assert value_of(await one.execute()) == "'the list is torn'"
+        with pytest.raises(KeyError):
+            await map(_even, items())
 
     run(backend, main)
 

@@ -161,11 +161,13 @@ def test_sleep_until_the_last_year(backend: str) -> None:
 
 
 def test_sleep_until_the_past_and_without_a_zone(backend: str) -> None:
-    """A moment in the past is over at once; one without a time zone is refused."""
+    """A moment in the past is over at once; without a time zone it is refused, as a number is."""
 
     @a_workflow
     async def flow() -> str:
         await sleep_until(datetime(2000, 1, 1, tzinfo=UTC))
+        with pytest.raises(UsageError, match="takes a datetime, not int"):
+            sleep_until(5)  # type: ignore[arg-type]  # what is refused
         try:
             sleep_until(datetime(2000, 1, 1))  # noqa: DTZ001  # what is refused
         except UsageError as e:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import anyio
+import anyio.abc
 
 from durable.errors import RunCancelled, UsageError
 from durable.protocol.names import encode_part
@@ -111,14 +112,26 @@ class Branches:
         return verdict.scope.execution.has_unrecorded_sleeps
 
     async def _run_all(self, branches: Iterable[tuple[Branch, Sequence[str]]]) -> None:
+        broken: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            for index, (branch, paths) in enumerate(branches):
-                while self._limit is not None and self._running >= self._limit:
-                    await self._place.wait()
-                if self._decided or self._cancelled is not None:
-                    break
-                self._running += 1
-                tasks.start_soon(self._run_one, index, branch, paths, tasks.cancel_scope)
+            try:
+                await self._begin_all(branches, tasks)
+            except Exception as e:  # noqa: BLE001  # what gives the items is user code
+                broken = e  # raised as it is, not in the group's wrapping
+                tasks.cancel_scope.cancel()
+        if broken is not None:
+            raise broken
+
+    async def _begin_all(
+        self, branches: Iterable[tuple[Branch, Sequence[str]]], tasks: anyio.abc.TaskGroup
+    ) -> None:
+        for index, (branch, paths) in enumerate(branches):
+            while self._limit is not None and self._running >= self._limit:
+                await self._place.wait()
+            if self._decided or self._cancelled is not None:
+                break
+            self._running += 1
+            tasks.start_soon(self._run_one, index, branch, paths, tasks.cancel_scope)
 
     async def _run_one(
         self, index: int, branch: Branch, paths: Sequence[str], cancel: anyio.CancelScope
@@ -216,10 +229,10 @@ def map_in(
     collect: bool = False,
 ) -> Awaitable[list[Any]]:
     """`map` for a scope that the caller has checked; its place is reserved now."""
-    if limit < 1:
-        raise UsageError(f"map(limit={limit}): at least one branch must run")
-    if enough is not None and enough < 1:
-        raise UsageError(f"map(enough={enough}): at least one item must succeed")
+    if not _is_count(limit):
+        raise UsageError(f"map(limit={limit!r}): write a whole number of branches, from 1 on")
+    if enough is not None and not _is_count(enough):
+        raise UsageError(f"map(enough={enough!r}): write a whole number of items, from 1 on")
     call: Callable[[T], Awaitable[U]] = getattr(fn, "call", fn)
     rule = Rule(tolerated=tolerance(tolerate, items, enough), enough=enough)
     branches = Branches(scope, "map", limit=limit, rule=rule)
@@ -240,6 +253,10 @@ def map_in(
         return [found[index] for index in sorted(found)]
 
     return run()
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 async def inline(
