@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from importlib.metadata import version
+from pathlib import Path
 
 import crash
 from dbos import DBOS, DBOSConfig, SetWorkflowID
@@ -19,6 +20,7 @@ config: DBOSConfig = {
 if database := os.environ.get("BENCH_DATABASE"):
     config["system_database_url"] = database
 DBOS(config=config)
+RUN = Path.cwd().name  # a database of all rounds knows each folder's run by itself
 
 
 @DBOS.step()
@@ -38,9 +40,9 @@ async def main() -> None:
     again = crash.KILLED.exists()
     DBOS.launch()
     if again:
-        await (await DBOS.retrieve_workflow_async("run")).get_result()
+        await (await DBOS.retrieve_workflow_async(RUN)).get_result()
     else:
-        with SetWorkflowID("run"):
+        with SetWorkflowID(RUN):
             await all_of_them(crash.STEPS)
     DBOS.destroy()
     crash.note(f"end-{version('dbos')}")

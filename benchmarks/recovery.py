@@ -67,13 +67,16 @@ def _once(contender: Contender, folder: str | None, environment: dict[str, str])
             (here / crash.STANDBY).touch()
         first = _begin(contender, "start", here, environment)
         if standby:
+            _until_it_runs(first, here)  # or the other one would take the run, and be killed
             second = _begin(contender, "join", here, environment)
             _end(first)
         else:
             _end(first)
             second = _begin(contender, "start", here, environment)
-        if _end(second) or not (here / crash.KILLED).exists():
-            raise RuntimeError((here / "errors").read_text(encoding="utf-8"))
+        code = _end(second)
+        if code or not (here / crash.KILLED).exists():
+            errors = (here / "errors").read_text(encoding="utf-8")
+            raise RuntimeError(f"{contender} ended with {first.returncode}, then {code}: {errors}")
         return _figures(here)
 
 
@@ -87,6 +90,14 @@ def _begin(
             cwd=here, env={**os.environ, "PYTHONPATH": path, **environment},
             stdout=errors, stderr=errors,
         )  # fmt: skip
+
+
+def _until_it_runs(process: subprocess.Popen[bytes], here: Path) -> None:
+    trace, ends = here / crash.TRACE, time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < ends:
+        if trace.exists() and "\n0 " in trace.read_text(encoding="ascii"):
+            return
+        time.sleep(0.01)
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:

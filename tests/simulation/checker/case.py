@@ -120,7 +120,7 @@ class Case:
         self.mutations: dict[str, list[Fact]] = defaultdict(list)
         for fact in self.by_kind["mutation"]:
             self.mutations[fact.name].append(fact)
-        self._sent: dict[tuple[str, str, str], list[Fact]] = defaultdict(list)
+        self._sent: dict[tuple[str, str], list[Fact]] = defaultdict(list)
         self.left: dict[str, bytes] | None = None
         self.last: dict[str, bytes] | None = None
         if self.by_kind["rest"]:
@@ -268,14 +268,24 @@ class Case:
         sent = [f for f in self.by_kind["call"] if f.number == fact.number]
         return bool(sent) and fact.at - sent[0].at > LATE_SECONDS
 
-    def sent_before(self, order: int, who: str, verb: str, name: str) -> Fact | None:
-        """The last such store call of a process before some event."""
+    def listed_before(self, order: int, who: str, run: str) -> Fact | None:
+        """The call for the first page of the last list of a run's folder that a process asked for.
+
+        Pages of one list follow each other without another call about the run between them.
+        """
+        folder = f"runs/{run}/"
         if not self._sent:
             for fact in self.by_kind["call"]:
-                self._sent[fact.who, fact.verb, fact.name].append(fact)
-        sent = self._sent.get((who, verb, name), [])
-        before = bisect_left(sent, order, key=lambda fact: fact.order)
-        return sent[before - 1] if before else None
+                about = "/".join(fact.name.split("/")[:2])
+                self._sent[fact.who, f"{about}/"].append(fact)
+        sent = self._sent.get((who, folder), [])
+        first = None
+        for fact in reversed(sent[: bisect_left(sent, order, key=lambda fact: fact.order)]):
+            if (fact.verb, fact.name) == ("list", folder):
+                first = fact
+            elif first is not None:
+                break
+        return first
 
 
 class Stay(NamedTuple):

@@ -107,7 +107,7 @@ def cancelled_runs_were_asked_to(case: Case, instance: Instance) -> Iterator[str
         # Random programs catch the cancellation and clean up as they like.
         if claim is None or body.slot.startswith("undo-") or "@" in body.slot:
             continue
-        listed = case.sent_before(claim.order, body.who, "list", f"runs/{instance.run}/")
+        listed = case.listed_before(claim.order, body.who, instance.run)
         if listed is not None and listed.order > instance.cancel.order:
             yield f"{body.slot} began in epoch {body.epoch}, which knew of the cancellation"
 

@@ -183,7 +183,7 @@ def nothing_follows_a_result(case: Case, instance: Instance) -> Iterator[str]:
     """P2: once the result is known to a worker, no execution of the instance begins."""
     for result in instance.results:
         for enter in instance.enters:
-            listed = case.sent_before(enter.order, enter.who, "list", f"runs/{instance.run}/")
+            listed = case.listed_before(enter.order, enter.who, instance.run)
             if listed is not None and listed.order > result.order:
                 yield f"epoch {enter.epoch} began after the result had been listed"
 
@@ -234,7 +234,7 @@ def recorded_bodies_rest(case: Case, instance: Instance) -> Iterator[str]:
         claim = instance.epochs.get(body.epoch)
         if claim is None:
             continue
-        listed = case.sent_before(claim.order, body.who, "list", f"runs/{instance.run}/")
+        listed = case.listed_before(claim.order, body.who, instance.run)
         if listed is not None and fact.order < listed.order:
             yield f"{body.slot} is recorded since {fact.at}, and ran in epoch {body.epoch}"
 

@@ -147,12 +147,9 @@ def nothing_is_left(case: Case) -> Iterator[str]:
             case "workers":
                 last = case.mutations[name][-1]
                 alive = record(last).get("state", "alive") == "alive"
-                # Where the store was too slow for a delete in time, the lease runs out.
-                if (
-                    alive
-                    and not _deletion_was_tried(case, name)
-                    and last.who not in killed | stopped
-                ):
+                # Where the store was too slow for a renewal or a delete in time, it runs out.
+                tried = _deletion_was_tried(case, name) or _renewal_was_tried(case, last)
+                if alive and not tried and last.who not in killed | stopped:
                     yield f"the lease of {last.who} is left"
             case "presence":
                 last = case.mutations[name][-1]
@@ -254,6 +251,14 @@ WHOLE_RULES: list[Callable[[Case], Iterator[str]]] = [
 
 def _deletion_was_tried(case: Case, name: str) -> bool:
     return any(fact.verb == "delete" and fact.name == name for fact in case.by_kind["call"])
+
+
+def _renewal_was_tried(case: Case, last: Fact) -> bool:
+    """Whether somebody wrote once more, and it did not arrive."""
+    return any(
+        (fact.verb, fact.name) == ("replace", last.name) and fact.order > last.order
+        for fact in case.by_kind["call"]
+    )
 
 
 def _is_of(hint: str, run: str) -> bool:
