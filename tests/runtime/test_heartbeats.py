@@ -15,6 +15,8 @@ from durable.protocol import names, values
 from durable.protocol.records import Beat
 from durable.protocol.retries import Retry
 from durable.testing.virtual import virtual_bucket
+from tests.facts import SECONDS_MAX, until
+from tests.runtime.by_hand import ClockByHand
 from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import INSTANCE, RUN, Run, a_step, a_workflow, value_of
 from tests.runtime.world import DiesAt, world
@@ -280,6 +282,39 @@ def test_a_sync_body_that_beats_is_written(backend: str) -> None:
     one.faults = noticed
 
     assert value_of(run_with_threads(backend, one.execute)) is True
+
+
+@backends
+def test_a_sync_body_that_beats_may_take_long(backend: str) -> None:
+    """From its thread, too, each heartbeat begins the time anew; only silence ends the attempt."""
+    clock = ClockByHand()
+    written = threading.Semaphore(0)
+
+    @a_step(heartbeat_timeout=5, retry=TWICE)
+    def work() -> object:
+        me = durable.current()
+        if me.attempt == 2:
+            return me.heartbeat_details
+        for beat in range(10):
+            clock.move(4)
+            me.heartbeat(beat)
+            assert written.acquire(timeout=SECONDS_MAX)
+        clock.move(6)
+        until(lambda: me.cancelled, "nobody noticed the silence")
+        return "too late"
+
+    async def w() -> object:
+        return await work.call()
+
+    def noticed(call: Any) -> None:
+        if "/beats/" in call.name:
+            written.release()
+
+    one = Run(a_workflow(w), faults=noticed)
+
+    assert value_of(clock.run(one.execute, backend=backend)) == 9
+    (failed,) = one.attempts()
+    assert failed.failure.message == "attempt 1 of step 'work' gave no heartbeat for 5 s"
 
 
 @backends

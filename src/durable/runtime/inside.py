@@ -62,7 +62,7 @@ class Inside(msgspec.Struct, kw_only=True):  # made for every attempt: no datacl
         """Around it: cancels it when its time, which begins now, has run out."""
         if self.timeout == self.silence == math.inf:
             return _UNLIMITED
-        self._end = anyio.current_time() + self.timeout
+        self._end = self.loop.time() + self.timeout
         self._scope = anyio.CancelScope()
         self._alive()
         return self._scope
@@ -108,4 +108,4 @@ class Inside(msgspec.Struct, kw_only=True):  # made for every attempt: no datacl
 
     def _alive(self) -> None:
         if self._scope is not None:
-            self._scope.deadline = min(self._end, anyio.current_time() + self.silence)
+            self._scope.deadline = min(self._end, self.loop.time() + self.silence)

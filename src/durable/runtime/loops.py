@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from durable.runtime.turns import waker
+from durable.runtime.turns import clock, waker
 from durable.system import thread_id
 
 
 class Loop:
-    """The running event loop."""
+    """The running event loop.
+
+    Attributes:
+        time: tells its time, in its tasks and in the callbacks of `soon`.
+    """
 
     def __init__(self) -> None:
+        self.time = clock()
         self._thread = thread_id()
         self._wake = waker()
 

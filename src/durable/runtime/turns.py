@@ -132,6 +132,16 @@ def is_cancellation(error: BaseException) -> bool:
     return any(kind is not None and isinstance(error, kind) for kind in classes)
 
 
+def clock() -> Callable[[], float]:
+    """A function that tells this event loop's time, in its bare callbacks too.
+
+    There anyio does not know which library it is in.
+    """
+    native: Any = anyio.lowlevel.current_token().native_token
+    time: Callable[[], float] = getattr(native, "time", None) or anyio.current_time
+    return time
+
+
 def waker() -> Callable[[Callable[[], object]], None]:
     """A function that runs a callback in this event loop, soon, from any thread."""
     native: Any = anyio.lowlevel.current_token().native_token
