@@ -7,8 +7,8 @@ the queue, where it is carried out whole or, if the process ends first, not at a
 
 Handing a request to a thread and back costs more than a small write itself. So a request that is
 alone is carried out in the caller's thread, as long as the disk answers so fast (`HERE_SECONDS`)
-that the event loop does not notice. After a slow answer, while another process holds the lock,
-and as soon as a request has company, requests go to the thread.
+that the event loop does not notice. On a slow disk, while another process holds the lock, and as
+soon as a request has company, requests go to the thread.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import anyio.lowlevel
 from durable.errors import StoreRefused
 from durable.store.database import BUSY_SECONDS, Connection
 
-HERE_SECONDS = 0.0005  # no event loop is held for longer by a disk that keeps its pace
-_FORGET = 0.9  # a slow answer is remembered for some ten or twenty quick ones
+HERE_SECONDS = 0.001  # on average; so long an event loop is held by one request that is alone
+_RECENT = 8  # answers that tell how fast the disk is: a single slow one changes nothing
 BATCH_MAX = 512  # requests of one batch: bounds how long the first of them waits for the last
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Lane:
         self._lock = threading.Lock()
         self._working = threading.Lock()  # held by the one thread that uses the connection
         self._db: Connection | None = None
-        self._took = 2 * HERE_SECONDS  # how slow the slowest of the last batches was
+        self._took = 2 * HERE_SECONDS  # on average of the last batches
         self._gathering: set[object] = set()  # who may still be carried out where it is
         self._thread: threading.Thread | None = None
         self._pid = 0  # of the process that started the thread
@@ -182,7 +182,7 @@ class Lane:
     def _timed(self, db: Connection, batch: Batch, patience: float) -> bool:
         began = self._clock()
         done = self._carry_out(db, batch, patience)
-        self._took = max(self._clock() - began, self._took * _FORGET)
+        self._took += (self._clock() - began - self._took) / _RECENT
         return done
 
     def _next_batch(self) -> Batch:
