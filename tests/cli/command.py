@@ -92,3 +92,16 @@ def objects(folder: Path) -> list[str]:
             await store.aclose()
 
     return anyio.run(names)
+
+
+def put(folder: Path, name: str, body: bytes) -> None:
+    """An object in the folder's default store that no command has made."""
+
+    async def create() -> None:
+        store = open_store(f"sqlite:///{folder}/.durable/durable.db")
+        try:
+            await store.create(name, body, nonce="test")
+        finally:
+            await store.aclose()
+
+    anyio.run(create)

@@ -145,6 +145,14 @@ async def approved(timeout: str = "10d") -> int:
 
 
 @workflow
+async def asking() -> str:
+    publish("phase", "asked")
+    said = await wait_event("answer", str)
+    publish("phase", "answered")
+    return said
+
+
+@workflow
 def nap(duration: str) -> str:
     sync.sleep(duration)
     return "rested"

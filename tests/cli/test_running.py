@@ -14,11 +14,9 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-import anyio
 import pytest
 
-from durable.store.opening import open_store
-from tests.cli.command import FLOWS, PROGRAM, Done, begin, durable, objects, until
+from tests.cli.command import FLOWS, PROGRAM, Done, begin, durable, objects, put, until
 from tests.commands import ROOT, environment
 
 Cli = Callable[..., Done]
@@ -164,6 +162,7 @@ def test_another_workflow_or_input_is_a_conflict(cli: Cli) -> None:
 
 def test_an_unknown_run_is_not_found(cli: Cli) -> None:
     """Exit code 3 from every command that takes a run."""
+    cli("init")
     for command in ("show", "result"):
         done = cli(command, "nobody", "--json")
         assert (done.code, done.error["code"], done.error["run"]) == (3, "not_found", "nobody")
@@ -300,15 +299,6 @@ def test_a_run_that_needs_attention_exits_with_6(cli: Cli, folder: Path) -> None
     assert shown.code == 0
     assert "needs-attention" in shown.out
     assert "remedy" in shown.out
-
-
-def put(folder: Path, name: str, body: bytes) -> None:
-    async def create() -> None:
-        store = open_store(f"sqlite:///{folder}/.durable/durable.db")
-        await store.create(name, body, nonce="test")
-        await store.aclose()
-
-    anyio.run(create)
 
 
 def test_a_cancelled_run_exits_with_7(cli: Cli, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import FLOWS, Done, begin
+from tests.cli.command import FLOWS, Done, begin, put
 
 Cli = Callable[..., Done]
 
@@ -85,8 +85,56 @@ def test_a_failed_run_exits_as_such(cli: Cli) -> None:
     assert (last["status"], last["error"]) == ("failed", "builtins.PermissionError: no")
 
 
+def test_a_parked_run_is_followed_to_its_end(
+    cli: Cli, followed: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it published before it was parked is told while nobody holds it, then the rest."""
+    monkeypatch.setenv("DURABLE_ALWAYS_PARK", "1")
+    cli("start", f"{FLOWS}:asking", "--id", "x")
+    cli("worker", FLOWS, "--until-idle")
+    assert "parked" in cli("show", "x").out
+    tail = followed("x", "--json")
+    lines = documents(tail)
+    phases = []
+    for line in lines:
+        phases += [line["value"]] if line["kind"] == "published" else []
+        if phases == ["asked"]:
+            break
+    cli("send", "x", "answer", "--input", '"yes"')
+    cli("worker", FLOWS, "--until-idle")
+    rest = list(lines)
+
+    assert tail.wait(20) == 0
+    assert [line["value"] for line in rest if line["kind"] == "published"] == ["answered"]
+    assert {"kind": "end", "status": "completed", "result": "yes"}.items() <= rest[-1].items()
+
+
+def test_a_cancelled_run_exits_as_such(cli: Cli) -> None:
+    """Exit code 7; its last line says what it was."""
+    cli("start", TELLING, "--id", "x", "--input", '["hi"]')
+    cli("cancel", "x")
+    cli("worker", FLOWS, "--until-idle")
+    done = cli("tail", "x", "--json")
+
+    assert done.code == 7
+    assert json.loads(done.out.splitlines()[-1])["status"] == "cancelled"
+
+
+def test_of_a_run_that_needs_attention_it_tells_why(cli: Cli, folder: Path) -> None:
+    """And ends: nothing more will come until somebody does something."""
+    cli("start", f"{FLOWS}:quick", "--id", "x", "--input", '["hi"]')
+    instance = cli("show", "x", "--json").document["instance"]
+    put(folder, f"runs/x/{instance}/steps/note.1", b"garbage")
+    cli("worker", FLOWS, "--until-idle")
+    done = cli("tail", "x", "--json")
+
+    assert (done.code, done.error["code"]) == (6, "needs_attention")
+    assert "steps/note.1" in done.error["message"]
+
+
 def test_an_unknown_run_is_an_error(cli: Cli) -> None:
     """As for every command."""
+    cli("init")
     assert cli("tail", "nobody").code == 3
 
 
