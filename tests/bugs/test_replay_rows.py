@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,8 @@ import durable
 from durable import current, step, workflow
 from durable.errors import NeedsAttention, NotInWorkflow, NotRecorded, RunFailed
 from durable.testing import crash_at_every_call, environment
+from tests.runtime.clocks import run
+from tests.runtime.runs import Run, value_of
 from tests.virtual_time import virtual_seconds
 
 BIG = 200_000  # characters; far beyond what a list carries
@@ -82,6 +85,45 @@ def test_b40_parallel_steps_keep_their_identity(order: str) -> None:
     assert report.value == ["<a>", "<b>", "<c>", "<after>"]
 
 
+# In which order three steps end, ties included: however their latencies are drawn, it is one of
+# these thirteen.
+ORDERS = sorted(
+    ranks
+    for ranks in itertools.product(range(3), repeat=3)
+    if set(ranks) == {*range(max(ranks) + 1)}
+)
+
+
+@pytest.mark.parametrize("before", ORDERS, ids=lambda ranks: "".join(map(str, ranks)))
+def test_b40_in_whatever_orders_before_and_after_a_crash(before: tuple[int, ...]) -> None:
+    """B40: each order live, a crash after each number of records, each order again: one value.
+
+    These are all cases that any number of seeds of latencies could draw. Only what was not
+    recorded runs again.
+    """
+    tags = ["a", "b", "c"]
+
+    def latency(order: tuple[int, ...]) -> None:
+        latencies.update(zip(tags, (1.0 + rank for rank in order), strict=True))
+
+    async def crashed(after: tuple[int, ...], records: int) -> None:
+        one = Run(parallel, args=(tags,))
+        latency(before)
+        assert value_of(await one.execute()) == ["<a>", "<b>", "<c>", "<after>"]
+        lost = [*one.steps()][records:]
+        one.forget(*lost)
+        latency(after)
+        assert value_of(await one.execute()) == ["<a>", "<b>", "<c>", "<after>"]
+        assert sorted(one.begun) == sorted(lost)
+        assert sorted(one.steps()) == [f"bug-tag.{number}" for number in (1, 2, 3, 4)]
+
+    async def main() -> None:
+        for after, records in itertools.product(ORDERS, range(5)):
+            await crashed(after, records)
+
+    run("asyncio", main)
+
+
 @workflow(name="bug-B41")
 async def chains() -> tuple[str, ...]:
     return await durable.gather(chain("x"), chain("y"))
@@ -130,38 +172,83 @@ def test_b50_one_step_called_often_mixes_nothing_up() -> None:
 # -- B47, B49, B52: what counts as another program ------------------------------------------------
 
 
+@step(name="sleep")
+async def sleep_step() -> None: ...
+
+
 @workflow(name="bug-B47")
-async def branches_on_a_clock() -> str:
+async def branches_on_a_clock(key: str | None) -> str:
     chosen = other if changes.get("night") else tag
-    text = await chosen.options(key="greet")("x")
+    text = await chosen.options(key=key)("x")
     await durable.sleep("1d")
     return text
 
 
-def test_b47_another_call_in_a_recorded_place_is_told_by_name() -> None:
-    """B47: the error names the place, what is recorded there and what is asked; no value passes."""
+@pytest.mark.parametrize("key", [None, "greet"])
+def test_b47_a_step_of_another_name_is_another_place(key: str | None) -> None:
+    """B47: a path holds the step's name, so the recorded value is never another step's.
+
+    The other step runs at its own path, as a step that a deployment adds does; whoever replays
+    the record with that code is told of both by their paths.
+    """
+    suffix = f"={key}" if key else ".1"
     with environment() as env:
-        handle = env.client.start(branches_on_a_clock)
+        handle = env.client.start(branches_on_a_clock, key)
         env.advance("1h")
         changes["night"] = True
+        told = env.client.replay(handle.id)
         env.crash_worker()
 
-        # With a key of its own each call has its own place: the recorded one is just not asked for.
         assert handle.result() == "other x"
+        assert {step.path: step.value for step in env.steps(handle) if step.name != "sleep"} == {
+            f"bug-tag{suffix}": "<x>", f"bug-other{suffix}": "other x",
+        }  # fmt: skip
+        assert (told.recorded, told.asked) == (f"bug-tag{suffix}", f"bug-other{suffix}")
 
-    @workflow(name="bug-B47-unkeyed")
-    async def unkeyed() -> str:
-        text = await tag("night" if changes.get("dark") else "day")
-        await durable.sleep("1d")
-        return text
 
+@workflow(name="bug-B47-kind")
+async def sleeps_or_works() -> str:
+    """Of one name and place, but of another kind."""
+    await (sleep_step() if changes.get("night") else durable.sleep("1h"))
+    await durable.sleep("1d")
+    return "done"
+
+
+@workflow(name="bug-B47-args")
+async def greets_by_the_clock() -> str:
+    text = await tag("night" if changes.get("night") else "day")
+    await durable.sleep("1d")
+    return text
+
+
+@pytest.mark.parametrize(
+    ("flow", "said", "bodies"),
+    [
+        (
+            sleeps_or_works,
+            r"recorded call 'sleep\.1' as sleep 'sleep', but the code now calls step 'sleep' there",
+            {},
+        ),
+        (
+            greets_by_the_clock,
+            r"recorded call 'bug-tag\.1' as 'bug-tag', .* calls it with other arguments",
+            {"bug-tag.1": 1},
+        ),
+    ],
+)
+def test_b47_another_call_in_a_recorded_place_is_told(
+    flow: Any, said: str, bodies: dict[str, int]
+) -> None:
+    """B47: the error names the place, what is recorded there and what is asked; no value passes."""
     with environment() as env:
-        handle = env.client.start(unkeyed)
-        env.advance("1h")
-        changes["dark"] = True
-        with pytest.raises(NeedsAttention, match=r"recorded call 'bug-tag\.1' as 'bug-tag'"):
+        handle = env.client.start(flow)
+        env.advance("2h")
+        changes["night"] = True
+        env.crash_worker()
+        with pytest.raises(NeedsAttention, match=said):
             handle.result()
         assert handle.status() == "needs-attention"
+        assert env.body_runs(handle) == bodies
 
 
 @workflow(name="bug-B44")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
@@ -189,8 +190,12 @@ def test_id_of_another_run_is_refused(backend: str) -> None:
     run(backend, main)
 
 
-def test_crash_between_start_and_record(backend: str) -> None:
-    """B80: at whatever write of the parent's run its worker dies, there is one child."""
+@pytest.mark.parametrize("alone", [True, False])
+def test_crash_between_start_and_record(backend: str, alone: bool) -> None:
+    """B80: at whatever write of the parent's run its worker dies, there is one child.
+
+    The child is over before another worker has the parent, or both wait for somebody to come.
+    """
 
     @a_workflow
     async def parent() -> float:
@@ -213,8 +218,11 @@ def test_crash_between_start_and_record(backend: str) -> None:
 
             process.backend.faults = dies  # type: ignore[attr-defined]  # the store of a worker of the test
             await w.start("r", parent)
-            await virtual_seconds(60)
-            await w.process()
+            with anyio.move_on_after(60):
+                await process.gone.wait()
+            if alone:
+                await virtual_seconds(60)
+            await w.process()  # carries the child at once, the parent once its lease has run out
 
             assert await w.result("r") == 5.0
             assert len(_children(w)) == 1
