@@ -86,24 +86,27 @@ def slots_are_taken_from_nobody(case: Case) -> Iterator[str]:
                 n != name and _owner(record(s.since)) == owner and s.covers(fact.order)
                 for n, s in all_stays
             )
-            if not doubled and not _had(holders.get(owner, []), fact):
+            if not doubled and not _had(holders.get(owner[0], []), fact):
                 yield f"{fact.who} took {name} from run {owner[0]!r} of queue {queue!r}"
 
 
-def _holders(case: Case) -> dict[tuple[str, str], list[tuple[str, Stay]]]:
-    """By instance: which process had its marker, and when."""
+def _holders(case: Case) -> dict[str, list[tuple[str, Stay]]]:
+    """By run: which process had its marker, and when.
+
+    The instance in a marker is a hint: it may be of a start whose client died.
+    """
     labels: dict[str, str] = {}
     for name, facts in case.mutations.items():
         if name.startswith("workers/"):
             said = [record(f)["label"] for f in facts if record(f).get("label")]
             labels[name.removeprefix("workers/")] = said[0] if said else ""
-    found: dict[tuple[str, str], list[tuple[str, Stay]]] = {}
+    found: dict[str, list[tuple[str, Stay]]] = {}
     for name, facts in case.mutations.items():
         if name.startswith("live/"):
             for stay in stays(facts):
                 marker = record(stay.since)
                 who = labels.get(marker.get("holder", ""), "")
-                found.setdefault(_owner(marker), []).append((who, stay))
+                found.setdefault(marker["run"], []).append((who, stay))
     return found
 
 
