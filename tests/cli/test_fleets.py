@@ -240,3 +240,35 @@ def test_a_rolling_restart_loses_nothing(
     extra = {number: ran[str(number)] - 3 for number in range(4)}
     assert all(more >= 0 for more in extra.values())
     assert sum(extra.values()) == 2  # bodies in flight when a worker was killed run again
+
+
+PRINTS = """
+from durable import step, workflow
+
+print("loaded")
+
+@step
+def one() -> None:
+    print("a step")
+
+@workflow
+def prints() -> None:
+    print("a workflow")
+    one()
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_with_json_a_fleet_prints_one_document(folder: Path, processes: int) -> None:
+    """Of all its workers, whatever their code prints, which goes to standard error."""
+    (folder / "prints.py").write_text(PRINTS)
+    durable("start", "prints.py", folder=folder)
+    words = ("--processes", str(processes), "--until-idle", "--json")
+
+    done = durable("worker", "prints.py", *words, folder=folder)
+
+    assert done.code == 0, done.err
+    workers = [done.document] if processes == 1 else done.document["workers"]
+    assert len({worker["worker"] for worker in workers}) == processes
+    assert all(worker.keys() == {"worker", "label", "parked"} for worker in workers)
+    assert {"loaded", "a workflow", "a step"} <= set(done.err.splitlines())

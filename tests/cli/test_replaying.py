@@ -631,3 +631,31 @@ def test_an_export_says_what_it_wrote(cli: Cli, folder: Path) -> None:
     said = cli("export", "x", "y.json", "--json").document
     assert said == {"run": "x", "file": "y.json", "objects": 2}
     assert (folder / "y.json").exists()
+
+
+PRINTS = """
+from durable import step, workflow
+
+print("loaded")
+
+@step
+async def one() -> None: ...
+
+@workflow
+async def prints() -> None:
+    print("a workflow")
+    await one()
+"""
+
+
+def test_what_code_prints_is_no_part_of_the_document(folder: Path) -> None:
+    """Nor when its module is loaded: with --json standard output is the one document."""
+    (folder / "prints.py").write_text(PRINTS)
+    durable("run", "prints.py", "--id", "x", folder=folder)
+
+    for words in (("replay", "x"), ("replay", "--all")):
+        done = durable(*words, "--target", "prints.py", "--json", folder=folder)
+        assert (done.code, bool(done.document)) == (0, True)
+    sent = durable("send", "x", "go", "--target", "prints.py", "--json", folder=folder)
+    assert sent.document["answer"] == "finished"
+    assert durable("export", "x", "-", "--json", folder=folder).document["run"] == "x"

@@ -13,13 +13,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments without the program's name. By default those of this process, which
             then ends here if threads of users' functions would keep it from ending.
     """
-    from durable.cli import exits
+    from durable.cli import exits, output
     from durable.cli.parsing import parse
 
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = parse(words)
-        code: int = arguments.command(arguments)
+        with output.alone(as_json=arguments.json):
+            code: int = arguments.command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         code = exits.reader_has_gone()

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import TextIO
 
 import msgspec
 
@@ -17,9 +20,31 @@ CELL_MAX = 60  # characters of a value in a table
 _GAP = "  "
 
 
+_stdout: ContextVar[TextIO | None] = ContextVar("durable.cli.stdout", default=None)
+
+
+@contextlib.contextmanager
+def alone(*, as_json: bool) -> Iterator[None]:
+    """With --json standard output is one document: what users' code prints goes to stderr."""
+    if not as_json:
+        yield
+        return
+    token = _stdout.set(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _stdout.reset(token)
+
+
+def stream() -> TextIO:
+    """Standard output, also where `alone` keeps it from others."""
+    return _stdout.get() or sys.stdout
+
+
 def document(value: object) -> None:
     """The one JSON document of a command."""
-    print(msgspec.json.encode(value).decode())
+    print(msgspec.json.encode(value).decode(), file=stream(), flush=True)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -160,7 +160,7 @@ def export(arguments: argparse.Namespace) -> int:
 
     content = anyio.run(work)
     if arguments.file == "-":
-        sys.stdout.buffer.write(content + b"\n")
+        output.stream().buffer.write(content + b"\n")
         return exits.DONE
     _write(Path(arguments.file), content + b"\n")
     objects = len(archives.read(content).objects)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import shlex
 import sys
-from collections.abc import Iterator
 
 import anyio
 import msgspec
@@ -25,12 +23,11 @@ from durable.system import watches
 
 def run(arguments: argparse.Namespace) -> int:
     """Execute a run here, from wherever its record ends."""
-    with _only_the_result_on_stdout(arguments.json):
-        asked = inputs.read(arguments)
-        if watches(usually=not arguments.json):  # else standard error is one document
-            watching.begin()
-        with progress.shown(silent=arguments.json) as observe:
-            value = loops.run(_run, arguments, asked, observe)
+    asked = inputs.read(arguments)
+    if watches(usually=not arguments.json):  # else standard error is one document
+        watching.begin()
+    with progress.shown(silent=arguments.json) as observe:
+        value = loops.run(_run, arguments, asked, observe)
     if isinstance(value, Skipped):
         return _skipped(arguments, asked.run, value)
     encoded = values.encode(value, asked.workflow.definition.returns)
@@ -70,20 +67,9 @@ def _same_again(arguments: argparse.Namespace, run: str) -> str:
     return shlex.join(words if arguments.id is not None else [*words, "--id", run])
 
 
-@contextlib.contextmanager
-def _only_the_result_on_stdout(as_json: bool) -> Iterator[None]:
-    """With --json standard output is one document: what steps print goes to standard error."""
-    if not as_json:
-        yield
-        return
-    with contextlib.redirect_stdout(sys.stderr):
-        yield
-
-
 def start(arguments: argparse.Namespace) -> int:
     """Start a run and leave it to a worker."""
-    with _only_the_result_on_stdout(arguments.json):
-        asked = inputs.read(arguments)
+    asked = inputs.read(arguments)
     loops.run(_start, arguments, asked)
     return exits.DONE
 
