@@ -68,12 +68,26 @@ async def charge(order): return clock.time()
         ("return await wait(orders)", []),
         ("for o in as_completed(orders): pass", ["DUR009"]),
         ("return await map(charge, {1, 2})", ["DUR008"]),
+        ("for i, o in enumerate(list(set(orders))): await charge(o)", ["DUR008"]),
+        ("for o in sorted(list(set(orders))): await charge(o)", []),
+        ("a = set(orders)\n    for o in a.union([1]): await charge(o)", ["DUR008"]),
+        ("a: set[str] = await charge(1)\n    for o in a: await charge(o)", ["DUR008"]),
+        ("for o in set(orders): print(o)", []),
         ("return [await charge(o) for o in set(orders)]", ["DUR008"]),
         ("return [o for o in set(orders)]", []),
         ("a = set(orders)\n    for o in a | {1}: await charge(o)", ["DUR008"]),
         ("a = set(orders)\n    a = sorted(a)\n    for o in a: await charge(o)", []),
         ("charge.call(orders)", ["DUR007"]),
         ("d.sleep(3)", ["DUR007"]),
+        ("charge.options(key='a')(orders)", ["DUR007"]),
+        ("charge.options(key='a').call(orders)", ["DUR007"]),
+        ("await charge.options(key='a')(orders)", []),
+        ("flow.start(orders)", ["DUR007"]),
+        ("clock.ctime()", ["DUR001"]),
+        ("import os.path\n    return os.path.exists(orders)", ["DUR005"]),
+        ("import asyncio\n    return asyncio.open_connection(orders)", ["DUR004"]),
+        ("import asyncio\n    asyncio.get_running_loop().run_in_executor(None, print)", ["DUR006"]),
+        ("loop = orders\n    await loop.run_in_executor(None, print)", ["DUR006"]),
         ("task = charge(orders)\n    await task", []),
         ("@step\n    def inner(): return open(orders)\n    return inner", []),
         ("def inner(): return open(orders)\n    return inner()", ["DUR005"]),
@@ -89,6 +103,48 @@ def test_what_is_told_of_a_workflow(body: str, expected: list[str], tmp_path: Pa
 
     assert codes(tmp_path, flow) == expected
     assert codes(tmp_path, flow.replace("@workflow(version='1')", "")) == []
+
+
+SYNC = """
+from collections.abc import Set
+from durable import step, sync, workflow
+
+@step
+def charge(order): ...
+
+@step
+async def notify(order): ...
+
+@workflow
+def flow(orders: {annotation}):
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "body", "expected"),
+    [
+        ("list", "for o in set(orders): charge(o)", ["DUR008"]),
+        ("list", "for o in set(orders): sync.run(notify(o))", ["DUR008"]),
+        ("list", "for o in set(orders): print(o)", []),
+        ("list", "return sync.map(charge, set(orders))", ["DUR008"]),
+        ("list", "return sync.gather(*[charge.call(o) for o in set(orders)])", ["DUR008"]),
+        ("list", "for o in orders: charge(o)", []),
+        ("set[str]", "for o in orders: charge(o)", ["DUR008"]),
+        ("'set[str]'", "for o in orders: charge(o)", ["DUR008"]),
+        ("Set[str]", "return sync.map(charge, orders)", ["DUR008"]),
+        ("set[str]", "for o in sorted(orders): charge(o)", []),
+        ("set[str]", "orders = sorted(orders)\n    for o in orders: charge(o)", []),
+        ("str", "charge(orders)", []),
+        ("str", "notify(orders)", ["DUR007"]),
+        ("str", "sync.run(notify(orders))", []),
+    ],
+)
+def test_sync_workflows_are_looked_at_as_async_ones(
+    annotation: str, body: str, expected: list[str], tmp_path: Path
+) -> None:
+    """Their steps are simply called, which drives them as an `await` does."""
+    assert codes(tmp_path, SYNC.format(annotation=annotation, body=body)) == expected
 
 
 def test_helpers_are_looked_at_one_level_deep(tmp_path: Path) -> None:

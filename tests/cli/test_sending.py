@@ -88,3 +88,13 @@ def test_an_event_is_checked_by_the_version_of_its_run(folder: Path) -> None:
 
     assert (send("old", '"seven"'), send("new", "7")) == (2, 2)
     assert (send("old", "7"), send("new", '"seven"')) == (0, 0)
+
+
+def test_a_value_with_a_name_twice_is_refused(cli: Cli) -> None:
+    """As the input of a run is: which of the two counts nobody has said."""
+    cli("start", f"{FLOWS}:approved", "--id", "x")
+
+    for words in (("send", "x", "go", "--input"), ("skip", "x", "a.1", "--with")):
+        done = cli(*words, '{"limit": 1, "limit": 2}')
+        assert done.code == 2
+        assert "'limit' twice in one object" in done.err

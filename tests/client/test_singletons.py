@@ -168,6 +168,11 @@ async def test_the_error_of_a_run_that_lost_the_race(store: Store, client: Clien
         ({"singleton": "k", "on_conflict": "retry"}, "on_conflict='retry'"),
         ({"singleton": 5}, "singleton=5 is no key"),
         ({"singleton": "k", "lock_ttl": 0}, "lock_ttl=0"),
+        (
+            {"singleton": "k", "on_conflict": "wait", "attempt_every": "1s"},
+            "attempt_every='1s' without max_attempts= is no use",
+        ),
+        ({"attempt_every": "1s"}, "attempt_every and lock_ttl are options of a singleton"),
         ({"max_wait": 5}, "of a singleton"),
         ({"on_conflict": "skip"}, "of a singleton"),
         ({"singleton": "k", "on_conflict": "skip", "max_wait": 5}, "does not wait"),

@@ -160,6 +160,15 @@ def test_typed_positionals() -> None:
     assert kwargs == {}
 
 
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "a": 2}', '{"a": {"b": [{"c": 1, "c": 1}]}, "key": 1}', '[{"c": 1, "c": 2}]']
+)
+def test_a_name_that_stands_twice_is_refused(text: str) -> None:
+    """At any depth, also with one value: nobody would have said which of the two counts."""
+    with pytest.raises(InvalidArguments, match="twice in one object"):
+        call_from_json(text, *parts(checkout))
+
+
 def test_typed_without_annotations() -> None:
     """Without annotations JSON stays what it is; what a record shows can be pasted back."""
     text = '{"a": {"$": "tuple", "v": [1]}, "key": {"x": [1]}}'

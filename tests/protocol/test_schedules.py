@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from durable.errors import UsageError
 from durable.protocol import schedules
-from durable.protocol.schedules import cron, every
+from durable.protocol.schedules import Schedule, cron, every
 
 MOMENTS = st.floats(0, 4e9)
 FORMS = ["* * * * *", "*/15 * * * *", "30 2 * * *", "0 0 1 * *", "0 9 * * MON-FRI", "0 0 29 2 *"]
@@ -154,3 +155,20 @@ def test_a_schedule_reads_as_it_was_written() -> None:
     """In words, for lists."""
     assert str(cron("0  2 * * *", tz="Europe/Rome").when) == "0 2 * * * (Europe/Rome)"
     assert str(every("90m").when) == "every 1h30m"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: cron(5),  # type: ignore[arg-type]  # what is not type-checked
+        lambda: cron(None),  # type: ignore[arg-type]  # the same
+        lambda: cron("0 2 * * *", tz=[]),  # type: ignore[arg-type]  # the same
+        lambda: cron("0 2 * * *", catch_up=[]),  # type: ignore[arg-type]  # the same
+        lambda: cron("0 2 * * *", overlap={}),  # type: ignore[arg-type]  # the same
+        lambda: every([]),  # type: ignore[arg-type]  # the same
+    ],
+)
+def test_values_of_other_types_are_usage_errors(make: Callable[[], Schedule]) -> None:
+    """No matter what is given: the error is about the argument."""
+    with pytest.raises(UsageError):
+        make()

@@ -86,10 +86,12 @@ def fork(arguments: argparse.Namespace) -> int:
 
 def skip(arguments: argparse.Namespace) -> int:
     """Say what a call returns that cannot get there by itself."""
+    given = getattr(arguments, "with").encode()
     try:
-        value = values.decode(getattr(arguments, "with").encode())
+        value = values.decode(given)
     except values.Undecodable as e:
         raise UsageError(f"--with is no value as JSON: {e}") from e
+    values.parsed(given)  # for what decoding passes over
 
     async def verb(client: Client) -> None:
         await client.skip(arguments.run, arguments.step, value, reason=arguments.reason)

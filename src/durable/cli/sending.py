@@ -39,6 +39,7 @@ async def _send(arguments: argparse.Namespace, text: bytes) -> SendAnswer:
 
 
 def _decoded(name: str, text: bytes, kind: object) -> object:
+    values.parsed(text)  # for what decoding passes over
     try:
         return values.decode(msgspec.Raw(text), kind)
     except values.Undecodable as e:

@@ -17,7 +17,7 @@ from durable.protocol.names import check_id
 from durable.protocol.queues import Queue, check_priority
 from durable.protocol.retries import Duration
 from durable.protocol.schedules import Schedule
-from durable.protocol.singletons import ATTEMPT_EVERY, Key, OnConflict
+from durable.protocol.singletons import Key, OnConflict
 from durable.protocol.singletons import singleton as checked_singleton
 from durable.protocol.ticks import check_name as check_schedule_name
 from durable.runtime.branches import inline
@@ -200,7 +200,7 @@ def workflow(
     max_wait: Duration | None = None,
     lock_ttl: Duration | None = None,
     max_attempts: int | None = None,
-    attempt_every: Duration = ATTEMPT_EVERY,
+    attempt_every: Duration | None = None,
     label: str = "",
     version: str = "",
     pinned: bool = False,
@@ -220,7 +220,7 @@ def workflow(
     max_wait: Duration | None = None,
     lock_ttl: Duration | None = None,
     max_attempts: int | None = None,
-    attempt_every: Duration = ATTEMPT_EVERY,
+    attempt_every: Duration | None = None,
     label: str = "",
     version: str = "",
     pinned: bool = False,
@@ -249,7 +249,7 @@ def workflow(
             other first.
         max_wait: after so long a waiting run fails with SingletonTaken.
         max_attempts: after so many attempts to get the lock, too; the first is made at once.
-        attempt_every: between two attempts, in which the run is parked.
+        attempt_every: between two attempts, in which the run is parked; default 10 seconds.
         lock_ttl: after so long others may go on although the run is not over.
         label: only workers that have it run this: `durable worker --label gpu`.
         version: recorded when a run starts, shown, and told by `current().version`. Runs of other

@@ -9,10 +9,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _WORKFLOW = {"durable.workflow", "durable.decorators.workflow"}
 _STEP = {"durable.step", "durable.decorators.step"}
-_AWAITED = {
-    f"durable.{word}"
-    for word in ("gather", "map", "select", "sleep", "sleep_until", "wait_event", "once")
-}
+_WAITING = ("gather", "map", "select", "sleep", "sleep_until", "wait_event", "once")
+_AWAITED = {f"durable.{word}" for word in _WAITING}
+_BLOCKING = {f"durable.sync.{word}" for word in (*_WAITING, "run")}
 
 
 @dataclass
@@ -22,13 +21,14 @@ class Module:
     Attributes:
         imported: a name of the module, and the dotted name it stands for.
         plain: functions at the top of the module that are neither workflow nor step.
-        durable: async workflows and steps.
+        durable: workflows and steps; `awaited` are those of them that are async.
     """
 
     imported: dict[str, str] = field(default_factory=dict)
     workflows: list[Function] = field(default_factory=list)
     plain: dict[str, Function] = field(default_factory=dict)
     durable: set[str] = field(default_factory=set)
+    awaited: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, tree: ast.Module) -> Module:
@@ -61,8 +61,10 @@ class Module:
             self.workflows.append(node)
         elif not kinds & _STEP:
             self.plain[node.name] = node
-        if kinds & (_WORKFLOW | _STEP) and isinstance(node, ast.AsyncFunctionDef):
+        if kinds & (_WORKFLOW | _STEP):
             self.durable.add(node.name)
+            if isinstance(node, ast.AsyncFunctionDef):
+                self.awaited.add(node.name)
 
     def is_step(self, node: ast.AST) -> bool:
         """Whether it is a step's function: its body may do what it likes."""
@@ -83,5 +85,21 @@ class Module:
 
     def must_be_awaited(self, call: ast.Call) -> bool:
         """Whether the call does nothing unless it is awaited."""
-        name = self.name_of(call.func)
-        return name in _AWAITED or name.removesuffix(".call") in self.durable
+        name, word = self._durable_name(call)
+        always = word in {"call", "start"} and name in self.durable
+        return name in _AWAITED or name in self.awaited or always
+
+    def is_durable(self, call: ast.Call) -> bool:
+        """Whether it is a call of a step or a workflow, or a durable word that waits."""
+        name, _ = self._durable_name(call)
+        return name in _AWAITED | _BLOCKING | self.durable
+
+    def _durable_name(self, call: ast.Call) -> tuple[str, str]:
+        """What is called, without options, and the method of it: `call`, `start` or none."""
+        name, word = self.name_of(call.func), ""
+        for method in ("call", "start"):
+            if name.endswith(f".{method}"):
+                name, word = name.removesuffix(f".{method}"), method
+        if word or isinstance(call.func, ast.Call):  # else it is the options themselves
+            name = name.removesuffix(".options")
+        return name, word

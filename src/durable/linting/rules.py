@@ -40,8 +40,9 @@ _RULES = (
         (
             "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns",
             "time.perf_counter", "time.perf_counter_ns", "time.localtime", "time.gmtime",
-            "time.strftime", "datetime.datetime.now", "datetime.datetime.utcnow",
-            "datetime.datetime.today", "datetime.date.today",
+            "time.strftime", "time.ctime", "time.asctime", "time.process_time",
+            "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today",
+            "datetime.date.today",
         ),
     ),
     Rule(
@@ -50,23 +51,31 @@ _RULES = (
     ),
     Rule(
         "DUR003", "makes another id on each replay", "durable.uuid()",
-        ("uuid.uuid1", "uuid.uuid4"),
+        ("uuid.uuid1", "uuid.uuid4", "uuid.uuid6", "uuid.uuid7"),
     ),
     Rule(
         "DUR004", "talks to the network on each replay", "do it in a step",
-        ("socket", "requests", "httpx", "aiohttp", "urllib.request", "urllib3", "http.client"),
+        (
+            "socket", "requests", "httpx", "aiohttp", "urllib.request", "urllib3", "http.client",
+            "smtplib", "ftplib", "imaplib", "poplib", "xmlrpc.client", "asyncio.open_connection",
+            "asyncio.open_unix_connection", "anyio.connect_tcp", "anyio.connect_unix",
+            "trio.open_tcp_stream", "trio.open_unix_socket",
+        ),
     ),
     Rule(
         "DUR005", "touches files on each replay", "do it in a step",
         (
             "open", "io.open", "anyio.open_file", "shutil", "tempfile", "os.listdir", "os.scandir",
-            "os.walk", "os.remove", "os.rename", "os.replace", "os.mkdir", "os.makedirs",
+            "os.walk", "os.remove", "os.rename", "os.replace", "os.mkdir", "os.makedirs", "os.open",
+            "os.stat", "os.unlink", "os.rmdir", "os.path.exists", "os.path.isfile",
+            "os.path.isdir", "os.path.getsize", "os.path.getmtime", "glob.glob", "glob.iglob",
             *(
                 f"{path}.{verb}"
                 for path in ("pathlib.Path", "anyio.Path")
                 for verb in (
                     "open", "read_text", "read_bytes", "write_text", "write_bytes", "exists",
-                    "iterdir", "glob", "rglob", "unlink", "mkdir", "touch", "stat",
+                    "iterdir", "glob", "rglob", "unlink", "mkdir", "touch", "stat", "is_file",
+                    "is_dir", "rename", "replace", "rmdir",
                 )
             ),
         ),
@@ -75,14 +84,17 @@ _RULES = (
         "DUR006", "starts a thread or a process, whose order no record fixes",
         "do it in a step, or use durable.gather",
         (
-            "threading.Thread", "threading.Timer", "concurrent.futures", "multiprocessing",
-            "subprocess", "asyncio.to_thread", "asyncio.create_subprocess_exec",
+            "threading.Thread", "threading.Timer", "_thread", "concurrent.futures",
+            "multiprocessing", "subprocess", "asyncio.to_thread", "asyncio.create_subprocess_exec",
             "asyncio.create_subprocess_shell", "anyio.to_thread.run_sync",
             "anyio.to_process.run_sync", "anyio.run_process", "anyio.open_process", "os.system",
             "trio.to_thread.run_sync",
         ),
     ),
-    Rule("DUR007", "is never awaited, so it does not run", "write `await` before it"),
+    Rule(
+        "DUR007", "is never awaited, so it does not run",
+        "write `await` before it, or in sync code `sync.run(...)` around it",
+    ),
     Rule("DUR008", "has no order that a replay could keep", "iterate over `sorted(...)`"),
     Rule(
         "DUR009", "goes on with whatever ends first, which may differ on a replay",
@@ -104,7 +116,7 @@ _RULES = (
 
 RULES = {rule.code: rule for rule in _RULES}
 
-UNAWAITED, UNORDERED, FIRST, TIMEOUT = "DUR007", "DUR008", "DUR009", "DUR010"
+THREADS, UNAWAITED, UNORDERED, FIRST, TIMEOUT = "DUR006", "DUR007", "DUR008", "DUR009", "DUR010"
 
 _BY_NAME = {name: rule for rule in _RULES for name in rule.names}
 

@@ -6,11 +6,28 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from durable.linting.modules import Function, Module
-from durable.linting.rules import FIRST, RULES, TIMEOUT, UNAWAITED, UNORDERED, Rule, rule_for
+from durable.linting.rules import (
+    FIRST,
+    RULES,
+    THREADS,
+    TIMEOUT,
+    UNAWAITED,
+    UNORDERED,
+    Rule,
+    rule_for,
+)
 
 Found = tuple[ast.expr, Rule, str]  # where, what is wrong with it, what it is
 
 _SETS = {"set", "frozenset"}
+_SET_TYPES = _SETS | {
+    f"{module}.{name}"
+    for module in ("typing", "collections.abc")
+    for name in ("Set", "FrozenSet", "AbstractSet", "MutableSet")
+}
+_OF_SETS = {"copy", "difference", "intersection", "symmetric_difference", "union"}
+_KEEPS_ORDER = {"enumerate", "filter", "iter", "list", "map", "reversed", "tuple", "zip"}
+_MAPS = {"durable.map", "durable.sync.map"}
 _COMPREHENSIONS = ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
 
 
@@ -32,7 +49,7 @@ def look(function: Function, module: Module) -> Iterator[Found]:
         if isinstance(node, ast.Call):
             yield from _call(node, module, sets)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            if isinstance(function, ast.AsyncFunctionDef) and module.must_be_awaited(node.value):
+            if module.must_be_awaited(node.value):
                 yield node.value, RULES[UNAWAITED], module.name_of(node.value)
         elif isinstance(node, ast.For | ast.AsyncFor):
             if _is_set(node.iter, module, sets) and _drives(node.body, module):
@@ -45,9 +62,9 @@ def look(function: Function, module: Module) -> Iterator[Found]:
 
 def _call(call: ast.Call, module: Module, sets: set[str]) -> Iterator[Found]:
     name = module.name_of(call.func)
-    if name == "durable.map" and len(call.args) > 1 and _is_set(call.args[1], module, sets):
+    if name in _MAPS and len(call.args) > 1 and _is_set(call.args[1], module, sets):
         yield call.args[1], RULES[UNORDERED], "a set that drives durable calls"
-    rule = rule_for(name)
+    rule = RULES[THREADS] if name.endswith(".run_in_executor") else rule_for(name)
     if rule is None or _continues(call, module):
         return
     if name == "random.Random" and call.args:  # seeded: the same each time
@@ -78,28 +95,46 @@ def _never(call: ast.Call) -> bool:
 
 
 def _names_of_sets(function: Function, module: Module) -> set[str]:
-    """Variables that are given a set, and nothing else."""
-    given: dict[str, list[ast.expr]] = {}
+    """Parameters and variables that are given a set, and nothing else."""
+    given: dict[str, list[bool]] = {}
+    arguments = function.args
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        given[argument.arg] = [_is_set_type(argument.annotation, module)]
     for node in parts(function, module):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name):
-                    given.setdefault(target.id, []).append(node.value)
+                    given.setdefault(target.id, []).append(_is_set(node.value, module, set()))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-            given.setdefault(node.target.id, []).append(node.value)
-    return {
-        name for name, values in given.items() if all(_is_set(v, module, set()) for v in values)
-    }
+            is_set = _is_set_type(node.annotation, module) or _is_set(node.value, module, set())
+            given.setdefault(node.target.id, []).append(is_set)
+    return {name for name, are_sets in given.items() if all(are_sets)}
+
+
+def _is_set_type(annotation: ast.expr | None, module: Module) -> bool:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value.partition("[")[0] in _SET_TYPES
+    if isinstance(annotation, ast.Subscript):
+        annotation = annotation.value
+    return annotation is not None and module.name_of(annotation) in _SET_TYPES
 
 
 def _is_set(node: ast.expr, module: Module, sets: set[str]) -> bool:
-    if isinstance(node, ast.Set | ast.SetComp):
-        return True
-    if isinstance(node, ast.Name):
-        return node.id in sets
-    if isinstance(node, ast.BinOp):
-        return _is_set(node.left, module, sets) or _is_set(node.right, module, sets)
-    return isinstance(node, ast.Call) and module.name_of(node.func) in _SETS
+    """Whether it is a set, or goes through one in the set's order."""
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Name():
+            return node.id in sets
+        case ast.BinOp():
+            return _is_set(node.left, module, sets) or _is_set(node.right, module, sets)
+        case ast.Call(func=ast.Attribute() as method) if method.attr in _OF_SETS:
+            return _is_set(method.value, module, sets)
+        case ast.Call():
+            name = module.name_of(node.func)
+            kept = name in _KEEPS_ORDER and any(_is_set(a, module, sets) for a in node.args)
+            return kept or name in _SETS
+    return False
 
 
 def _drives(body: Sequence[ast.AST], module: Module) -> bool:
@@ -108,6 +143,6 @@ def _drives(body: Sequence[ast.AST], module: Module) -> bool:
         for node in ast.walk(part):
             if isinstance(node, ast.Await):
                 return True
-            if isinstance(node, ast.Call) and module.must_be_awaited(node):
+            if isinstance(node, ast.Call) and module.is_durable(node):
                 return True
     return False

@@ -98,6 +98,29 @@ def decode_call(
     return tuple(args), kwargs
 
 
+def parsed(text: bytes | str) -> Any:
+    """JSON that a person typed. A name that stands twice in one object is no slip to pass over.
+
+    Raises:
+        InvalidArguments: it is not JSON, or has such a name.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as e:
+        raise InvalidArguments(f"the input is not JSON: {e}") from e
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidArguments(
+            f"the input has {twice!r} twice in one object", hint="leave one of the two out"
+        )
+    return found
+
+
 def call_from_json(
     text: bytes | str, signature: inspect.Signature, hints: Hints, *, name: str = "function"
 ) -> Call:
@@ -109,10 +132,7 @@ def call_from_json(
     Raises:
         InvalidArguments: it is not JSON, or does not fit the signature or an annotation.
     """
-    try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise InvalidArguments(f"the input is not JSON: {e}") from e
+    given = parsed(text)
     if not isinstance(given, dict | list):
         raise InvalidArguments(
             "the input must be a JSON object (keyword arguments) or a JSON array (positional "

@@ -136,6 +136,12 @@ def every(
 
 
 def _checked_cron(expression: str, tz: str) -> Cron:
+    given: object
+    for name, given in {"cron": expression, "tz": tz}.items():  # callers may not be type-checked
+        if not isinstance(given, str):
+            raise UsageError(
+                f"{name}: {given!r} is no text", hint='cron("0 2 * * *", tz="Europe/Rome")'
+            )
     found = Cron(" ".join(expression.split()), tz)
     if len(found.expression.split()) != 5:
         raise UsageError(
@@ -159,12 +165,12 @@ def _checked(schedule: Schedule) -> Schedule:
     if isinstance(catch_up, int):
         known = not isinstance(catch_up, bool) and 1 <= catch_up <= CATCH_UP_MAX
     else:
-        known = catch_up in {"skip", "latest", "all"}
+        known = catch_up in ("skip", "latest", "all")
     if not known:
         raise UsageError(
             f"catch_up={catch_up!r}: 'skip', 'latest', 'all', or a number up to {CATCH_UP_MAX}"
         )
-    if overlap not in {"skip", "queue", "cancel-old", "allow"}:
+    if overlap not in ("skip", "queue", "cancel-old", "allow"):
         raise UsageError(f"overlap={overlap!r}: 'skip', 'queue', 'cancel-old' or 'allow'")
     if schedule.catch_up_max > 1 and overlap not in {"queue", "allow"}:
         raise UsageError(

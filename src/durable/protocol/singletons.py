@@ -88,7 +88,7 @@ def singleton(
     max_wait: Seconds,
     ttl: Seconds,
     max_attempts: int | None = None,
-    attempt_every: durations.Duration = ATTEMPT_EVERY,
+    attempt_every: Seconds = None,
 ) -> Singleton | None:
     """The options of `@workflow`, checked; None: it is no singleton.
 
@@ -101,11 +101,11 @@ def singleton(
             f"on_conflict={on_conflict!r}: {', '.join(map(repr, get_args(OnConflict)))}"
         )
     if key is None:
-        bounds = (max_wait, ttl, max_attempts)
+        bounds = (max_wait, ttl, max_attempts, attempt_every)
         if on_conflict != "raise" or any(bound is not None for bound in bounds):
             raise InvalidDefinition(
-                "on_conflict, max_wait, max_attempts and lock_ttl are options of a singleton: "
-                "give its key"
+                "on_conflict, max_wait, max_attempts, attempt_every and lock_ttl are options of a "
+                "singleton: give its key"
             )
         return None
     if not (isinstance(key, str) or callable(key)):
@@ -118,7 +118,13 @@ def singleton(
             raise InvalidDefinition(
                 f"on_conflict={on_conflict!r} does not wait, so {name}= is no use"
             )
-    pause = durations.seconds(attempt_every)
+    if attempt_every is not None and max_attempts is None:
+        raise InvalidDefinition(
+            f"attempt_every={attempt_every!r} without max_attempts= is no use: a run that waits is "
+            "woken when the lock is free",
+            hint="give max_attempts=, or leave attempt_every= out",
+        )
+    pause = durations.seconds(ATTEMPT_EVERY if attempt_every is None else attempt_every)
     if max_attempts is not None and (max_attempts < 1 or pause <= 0):
         raise InvalidDefinition(
             f"max_attempts={max_attempts!r}, attempt_every={attempt_every!r}: at least one "

@@ -13,7 +13,7 @@ import msgspec
 
 from durable.errors import InvalidArguments, UnencodableResult
 from durable.protocol.annotations import check_annotation
-from durable.protocol.calls import call_from_json, decode_call, encode_call
+from durable.protocol.calls import call_from_json, decode_call, encode_call, parsed
 from durable.protocol.located import Undecodable, Unencodable
 from durable.protocol.typed import reader, writer
 
@@ -29,6 +29,7 @@ __all__ = [
     "encode_call",
     "encode_checked",
     "encode_result",
+    "parsed",
 ]
 
 REPR_BYTES_MAX: Final = 4096  # of a result that cannot be stored, kept for repair
