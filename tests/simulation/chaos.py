@@ -55,7 +55,10 @@ async def chaos(world: World) -> None:
     # One worker lives, whatever became of the others.
     world.fleet(1, flows.code(), **options)
     runs = [f"run{i}" for i in range(len(starts))]
-    await world.ended(*runs)
+    await world.until(
+        lambda: all(world.result(run) or world.flagged(run) for run in runs),
+        f"the ends of {runs}",
+    )
     if shares:
         await mix.ended(world)
     await world.settle()

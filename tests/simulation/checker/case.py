@@ -268,6 +268,20 @@ class Case:
         sent = [f for f in self.by_kind["call"] if f.number == fact.number]
         return bool(sent) and fact.at - sent[0].at > LATE_SECONDS
 
+    def had_two_owners(self, run: str) -> bool:
+        """Whether somebody deleted the lease of a worker that had this run.
+
+        Whoever takes the run then acts beside its holder, and code that depends on which of two
+        calls ends first may have seen either: the run may need a human.
+        """
+        return any(
+            record(fact).get("run") == run and record(fact).get("holder") in self.disowned
+            for name, facts in self.mutations.items()
+            if name.startswith("live/")
+            for fact in facts
+            if fact.verb != "delete"
+        )
+
     def listed_before(self, order: int, who: str, run: str) -> Fact | None:
         """The call for the first page of the last list of a run's folder that a process asked for.
 

@@ -144,7 +144,7 @@ def executions_agree(case: Case, instance: Instance) -> Iterator[str]:
     logs = [(e, lasting(instance, facts)) for e, facts in instance.received.items()]
     longest: list[object] = []
     for epoch, log in sorted(logs, key=lambda item: len(item[1])):
-        if log[: len(longest)] != longest:
+        if log[: len(longest)] != longest and not case.had_two_owners(instance.run):
             yield f"epoch {epoch} was handed {log}, another {longest}"
             return
         longest = log

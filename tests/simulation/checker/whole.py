@@ -51,7 +51,7 @@ def accepted_is_kept(case: Case) -> Iterator[str]:
         wanted = case.expected.get(fact.run)
         if wanted == "attention" and ended:
             yield f"run {fact.run!r} ended, and should have needed attention"
-        if flagged and wanted not in {"attention", "either"}:
+        if flagged and wanted not in {"attention", "either"} and not case.had_two_owners(fact.run):
             yield f"run {fact.run!r} needs attention for no reason"
 
 
@@ -139,10 +139,9 @@ def nothing_is_left(case: Case) -> Iterator[str]:
                 if late is None or late.who not in killed:
                     yield f"{name} is left"
             case "attention":
-                if case.expected.get(unquote(name.rsplit("/", 1)[-1])) not in {
-                    "attention",
-                    "either",
-                }:
+                run = unquote(name.rsplit("/", 1)[-1])
+                wanted = case.expected.get(run) in {"attention", "either"}
+                if not wanted and not case.had_two_owners(run):
                     yield f"{name} is left: {body.decode()}"
             case "workers":
                 last = case.mutations[name][-1]
