@@ -6,8 +6,11 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
+from durable.protocol import names
+from durable.store.opening import open_store
 from tests.cli.command import FLOWS, Done
 
 Cli = Callable[..., Done]
@@ -202,3 +205,29 @@ def test_old_runs_are_collected(cli: Cli) -> None:
     assert dry[-1] == "2 runs would be purged"
     assert cli("gc", "--older-than", "0s", "--json").document["runs"] == 2
     assert cli("list").out == "no runs\n"
+
+
+async def _damage(folder: Path, run: str) -> None:
+    store = open_store(f"sqlite:///{folder}/.durable/durable.db")
+    try:
+        there = await store.read(names.start(run))
+        assert there is not None
+        await store.replace(there.name, there.generation, b"no record", nonce="n")
+    finally:
+        await store.aclose()
+
+
+def test_a_damaged_run_keeps_no_other_from_being_collected(cli: Cli, folder: Path) -> None:
+    """It is told, with the code of its error; the runs behind it are purged."""
+    _fail(cli, "a", "b")
+    anyio.run(_damage, folder, "a")
+
+    done = cli("gc", "--older-than", "0s")
+    again = cli("gc", "--older-than", "0s", "--json")
+
+    assert done.out == "1 runs purged, 4 objects\n"
+    assert done.err.startswith("a: run 'a': object 'runs/a/start' is damaged or foreign")
+    assert (done.code, again.code) == (6, 6)
+    assert again.document["runs"] == 0
+    assert [failed["run"] for failed in again.document["failed"]] == ["a"]
+    assert [run["run"] for run in cli("list", "--json").document["runs"]] == ["a"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 import pytest
 
-from durable import step, workflow
+from durable import Queue, step, workflow
 from durable.client import Client, purging
 from durable.client.consistency import YOUNG, RunsExamination
 from durable.client.load import look_at_load
@@ -13,7 +15,7 @@ from durable.doctor import Finding
 from durable.doctor.roles import judge
 from durable.errors import NotFound
 from durable.protocol import names, records
-from durable.protocol.records import Attention, Presence
+from durable.protocol.records import Attention, Marker, Pending, Presence, Timer
 from durable.store import Store
 from durable.store.memory import Bucket, MemoryBackend
 
@@ -124,6 +126,53 @@ async def test_an_attention_hint_of_a_run_that_is_over_goes(store: Store) -> Non
         assert await store.read(name) is None
 
 
+async def _wait_of(store: Store, run: str, instance: str) -> str:
+    """A hint that the instance waits for an event, as a park makes it."""
+    hint = Timer(run, instance, "doctored", "default", "n", "wait.1")
+    name = names.timer(names.NEVER, run, instance, "")
+    await store.create(name, records.encode(hint), nonce="n")
+    return name
+
+
+async def _place_of(store: Store, run: str, instance: str) -> str:
+    """A hint that the instance waits for a slot."""
+    name = names.pending("narrow", 0, "2026-11-29T19:04:43.123Z", run)
+    pending = Pending(run, instance, "doctored", "n")
+    await store.create(name, records.encode(pending), nonce="n")
+    return name
+
+
+@pytest.mark.parametrize("make", [_wait_of, _place_of])
+async def test_a_hint_that_a_run_waits_goes_once_it_is_over(
+    store: Store, make: Callable[[Store, str, str], Awaitable[str]]
+) -> None:
+    """It would be shown as waiting for ever. Those of runs that are not over, or of which only
+    the hint is there so far, are left alone.
+    """
+    async with Client(store) as client:
+        await client.run(doctored.options(id="over"), "a")
+        moved = await client.start(doctored.options(id="moved"), "a")
+        stands = await client.start(doctored.options(id="stands"), "a")
+        stale = [
+            await make(store, "over", (await client.get("over")).instance),
+            await make(store, moved.id, "the instance before"),
+        ]
+        right = [
+            await make(store, stands.id, stands.instance),
+            await make(store, "comes", "the first instance"),
+        ]
+
+        (found,) = await examined(store)
+        (repaired,) = await examined(store, repair=True)
+
+        assert (found.check, found.level) == ("leftover", "warning")
+        assert found.found == "over, but shown as waiting: moved, over"
+        assert (repaired.level, repaired.found) == ("note", f"{found.found}; repaired")
+        assert [await store.read(name) for name in stale] == [None, None]
+        assert None not in [await store.read(name) for name in right]
+        assert [finding.level for finding in await examined(store)] == ["ok"]
+
+
 async def test_a_purge_that_died_is_finished(store: Store) -> None:
     """Objects behind a tombstone are removed."""
     async with Client(store) as client:
@@ -141,19 +190,24 @@ async def test_a_purge_that_died_is_finished(store: Store) -> None:
             await client.get("x")
 
 
-async def test_a_folder_that_no_start_names_is_removed(store: Store) -> None:
-    """A retry that died before it pointed the id at its copy leaves one."""
+@pytest.mark.parametrize("run", ["x", "y"])
+async def test_a_folder_that_no_start_names_is_removed(store: Store, run: str) -> None:
+    """A retry that died before it pointed the id at its copy leaves one; so does a fork, whose
+    id has no start at all.
+    """
     async with Client(store) as client:
         await client.run(doctored.options(id="x"), "a")
-        left = names.step("x", "abc", "note.1")
+        left = names.step(run, "abc", "note.1")
         await store.create(left, b"{}", nonce="n")
 
         (found,) = await examined(store)
+        assert await store.read(left) is not None
         await examined(store, repair=True)
 
-        assert found.check == "orphans"
+        assert (found.check, found.found) == ("orphans", f"with folders that no start names: {run}")
         assert await store.read(left) is None
         assert await (await client.get("x")).result() == "a"
+        assert [finding.level for finding in await examined(store)] == ["ok"]
 
 
 async def test_a_damaged_run_is_named_and_not_touched(store: Store) -> None:
@@ -194,6 +248,36 @@ async def test_a_few_of_the_runs_that_wait_are_named(store: Store) -> None:
     assert found.found.endswith(", ...)")
 
 
+async def test_runs_in_line_that_nobody_serves_are_counted(store: Store) -> None:
+    """Those that wait for a slot of a limited queue have no marker."""
+    narrow = doctored.options(queue=Queue("narrow", concurrency=1))
+    async with Client(store) as client:
+        await client.start(narrow.options(id="x"), "a")
+        (found,) = await look_at_load(store, billed=False)
+        shown = Presence("w", "n", queues=["narrow"], workflows=["doctored"])
+        await store.create(names.presence("w"), records.encode(shown), nonce="n")
+        (served,) = await look_at_load(store, billed=False)
+
+    assert (found.level, found.found) == ("warning", "1 runs wait: no live worker (x)")
+    assert (served.level, served.found) == ("ok", "1 live runs; none waits for want of a worker")
+
+
+async def test_workers_that_hold_runs_cost_more(store: Store) -> None:
+    """They renew a lease and list what there is more often: $2.87 a month instead of $0.93."""
+    for worker in ("holds", "idles"):
+        shown = Presence(worker, "n", queues=["default"], workflows=["doctored"])
+        await store.create(names.presence(worker), records.encode(shown), nonce="n")
+    marker = Marker("x", "i", "doctored", "n", holder="holds", owner="o")
+    await store.create(
+        names.marker("default", "x"), records.encode(marker), nonce="n", meta={"holder": "holds"}
+    )
+
+    _, cost = await look_at_load(store, billed=True)
+
+    assert cost.found.startswith("about $3.80 a month")
+    assert "2 workers, of which 1 hold runs" in cost.found
+
+
 async def test_a_month_is_estimated_from_the_last_day(store: Store) -> None:
     """Workers and runs with their calls, in dollars."""
     async with Client(store) as client:
@@ -215,10 +299,14 @@ async def test_a_month_is_estimated_from_the_last_day(store: Store) -> None:
     [
         (
             {"create", "read", "list", "replace", "delete"},
-            "viewer, submitter, worker and operator",
+            "a viewer, a submitter, a worker and an operator",
             "",
         ),
-        ({"read", "list"}, "viewer", "a worker (executes) lacks create, delete and replace"),
+        (
+            {"read", "list"},
+            "can be a viewer;",
+            "a worker (executes) lacks create, delete and replace",
+        ),
         (set(), "nothing", "a viewer (lists and shows) lacks list and read"),
     ],
 )

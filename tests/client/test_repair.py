@@ -10,7 +10,7 @@ import anyio
 import msgspec
 import pytest
 
-from durable import gather, now, patched, random, step, uuid, workflow
+from durable import gather, now, patched, random, step, uuid, wait_event, workflow
 from durable.client import Client, archives, purging, reading
 from durable.client.handles import Handle
 from durable.errors import Conflict, LeaseTaken, NeedsAttention, NotFound, RunFailed, UsageError
@@ -510,6 +510,38 @@ async def test_a_run_that_needs_attention_goes_on_when_retried(
         assert await again.result(timeout=10) == ("receipt A-1", 3)
         worker.stop()
     assert not [name for name in bucket.names.since("attention/") if name.startswith("attention/")]
+
+
+@workflow
+async def expects() -> str:
+    await wait_event("go")
+    return await work("a")
+
+
+async def test_what_waited_in_the_old_instance_waits_no_more(
+    store: Store, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A parked run that came to need attention, and was restarted: lists show its new end."""
+    monkeypatch.setenv("DURABLE_ALWAYS_PARK", "1")
+    async with Client(store) as client:
+
+        async def carry() -> None:
+            await Worker(store, {expects.name: expects.definition}).run(until_idle=True)
+
+        old = await client.start(expects.options(id="x"))
+        await carry()
+        await store.create(names.step("x", old.instance, "strange.1"), b"no record", nonce="n")
+        await old.send("go")
+        await carry()
+        assert await old.status() == "needs-attention"
+        assert [name for name in bucket.names.since("timers/") if name.startswith("timers/")]
+
+        new = await client.restart("x")
+        await new.send("go")
+        await carry()
+
+        assert [(run.id, run.status) async for run in client.list()] == [("x", "completed")]
+        assert not [name for name in bucket.names.since("timers/") if name.startswith("timers/")]
 
 
 def test_the_claim_that_closes_a_copy_is_an_epoch() -> None:

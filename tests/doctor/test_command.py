@@ -10,8 +10,11 @@ import pytest
 
 from durable.doctor import Finding
 from durable.testing.gcs import Handle
+from tests.cli.command import FLOWS
 from tests.doctor.conftest import Cli
 from tests.doctor.test_stores import TRIED
+
+INPUT = '{"word":"hi"}'
 
 
 def test_doctor_prints_a_table(cli: Cli) -> None:
@@ -108,6 +111,68 @@ def test_doctor_repairs_runs(cli: Cli) -> None:
     assert done.code == 0
     (runs,) = [one for one in done.document["findings"] if one["check"] == "runs"]
     assert runs["found"] == "0 runs; hints and facts agree"
+
+
+@pytest.mark.parametrize(
+    ("denied", "can", "lacks"),
+    [
+        ({"create", "delete"}, "a viewer", "a worker (executes) lacks create, delete and replace"),
+        ({"list"}, "a submitter", "a viewer (lists and shows) lacks list"),
+        ({"delete"}, "a viewer", "a submitter (starts, sends, cancels) lacks delete and replace"),
+        (set(), "a viewer, a submitter, a worker and an operator", "`durable init` needs"),
+    ],
+)
+def test_doctor_tells_an_account_who_it_can_be(
+    cli: Cli, server: Handle, denied: set[str], can: str, lacks: str
+) -> None:
+    """By what it is really allowed, with the least role of those that it cannot be."""
+    cli("init", "gs://durable-roles")
+    server.service.bucket("durable-roles").denied.update(f"storage.objects.{d}" for d in denied)
+
+    done = cli("doctor", "gs://durable-roles", "--json").document["findings"]
+
+    (roles,) = [one for one in done if one["check"] == "roles"]
+    assert f"this account can be {can};" in roles["found"]
+    assert lacks in roles["found"]
+    assert "roles/storage." in roles["found"]
+
+
+@pytest.mark.parametrize("bucket", ["absent", "kept"])
+def test_roles_are_told_of_what_was_tried_alone(cli: Cli, server: Handle, bucket: str) -> None:
+    """Of a bucket that is not there, or keeps its objects, nothing is known about rights."""
+    if bucket == "kept":
+        cli("init", "gs://kept")
+        state = server.service.bucket("kept")
+        state.configure({"retentionPolicy": {"retentionPeriod": "60"}}, state.updated)
+
+    found = cli("doctor", f"gs://{bucket}", "--json").document["findings"]
+
+    assert "roles" not in {one["check"] for one in found}
+
+
+VIEWER = ("list", "show done", "show waits", "workers", "leases", "queues", "schedules",
+          "result done", "tail done", "export done -", f"replay done --target {FLOWS}")  # fmt: skip
+SUBMITTER = (f"start {FLOWS}:quick --id new --input {INPUT}", "send waits go", "cancel waits",
+             "result done")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "denied"), [(VIEWER, {"create", "delete"}), (SUBMITTER, {"list"})]
+)
+def test_the_rights_of_a_persona_are_enough(
+    cli: Cli, server: Handle, words: tuple[str, ...], denied: set[str]
+) -> None:
+    """What it does succeeds with those rights and no others."""
+    store = ("--store", "gs://durable-roles")
+    cli("init", "gs://durable-roles")
+    for verb, run in (("run", "done"), ("start", "waits")):
+        assert cli(verb, f"{FLOWS}:quick", "--id", run, "--input", INPUT, *store).code == 0
+    bucket = server.service.bucket("durable-roles")
+    bucket.denied.update({f"storage.objects.{d}" for d in denied} | {"storage.buckets.get"})
+
+    for line in words:
+        done = cli(*line.split(" "), *store)
+        assert (done.code, done.err) == (0, ""), line
 
 
 def test_doctor_of_a_bucket_tells_roles_and_costs(cli: Cli, server: Handle) -> None:

@@ -68,7 +68,7 @@ async def _examine_all(arguments: argparse.Namespace, url: str) -> Report:
     """The store, who may do what with it, and what is going on in it."""
     place = _place(url)
     report = await _examine(url, place)
-    if place is not None:
+    if place is not None and roles.were_tried(report.findings):
         report.findings.append(roles.judge(report.findings))
     if report.refused:
         return report

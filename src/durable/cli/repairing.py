@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ import anyio
 
 from durable.cli import exits, inputs, output, selecting, stores
 from durable.client import Client, purging, reading
-from durable.errors import DurableError, UsageError
+from durable.errors import DurableError, StoreError, UsageError
 from durable.protocol import durations, values
 
 T = TypeVar("T")
@@ -107,33 +108,62 @@ def skip(arguments: argparse.Namespace) -> int:
 def gc(arguments: argparse.Namespace) -> int:
     """Purge the runs that ended long ago."""
     age = durations.seconds(arguments.older_than)
-    runs, objects = anyio.run(_gc, arguments, age)
+    collected = anyio.run(_gc, arguments, age)
+    runs, objects = collected.runs - len(collected.failed), collected.objects
     if arguments.json:
-        output.document({"runs": runs, "objects": objects, "dry_run": arguments.dry_run})
+        failed = [
+            {"run": run, "error": {"code": e.code, "message": e.message}}
+            for run, e in collected.failed.items()
+        ]
+        output.document(
+            {"runs": runs, "objects": objects, "dry_run": arguments.dry_run, "failed": failed}
+        )
     elif arguments.dry_run:
         print(f"{runs} runs would be purged")
     else:
         print(f"{runs} runs purged, {objects} objects")
-    return exits.DONE
+    if not arguments.json:
+        for run, error in collected.failed.items():
+            print(f"{run}: {error.message}", file=sys.stderr)
+    return exits.code_of(next(iter(collected.failed.values()))) if collected.failed else exits.DONE
 
 
-async def _gc(arguments: argparse.Namespace, age: float) -> tuple[int, int]:
+@dataclass
+class _Collected:
+    """What came of `gc`.
+
+    Attributes:
+        runs: how many are old enough.
+        failed: those that could not be purged, and why.
+    """
+
+    runs: int
+    objects: int = 0
+    failed: dict[str, DurableError] = field(default_factory=dict)
+
+
+async def _gc(arguments: argparse.Namespace, age: float) -> _Collected:
     async with stores.existing(arguments) as client:
         entries = [entry async for entry in purging.expired(client.store, age)]
-        runs = len({entry.run for entry in entries})  # each has one for each of its instances
+        # A run has an entry for each of its instances.
+        collected = _Collected(runs=len({entry.run for entry in entries}))
         asks = sys.stdin.isatty() and not arguments.yes
         if entries and not arguments.json and (asks or arguments.dry_run):
             selecting.preview([(e.run, e.workflow, e.status, e.ended, e.why) for e in entries])
         if arguments.dry_run:
-            return runs, 0
+            return collected
         if entries and asks and not arguments.json:
-            selecting.ask("purge", runs)
-        objects = 0
+            selecting.ask("purge", collected.runs)
         with selecting.progress("purge", len(entries), silent=arguments.json) as advance:
             for entry in entries:
-                objects += await purging.purge_ended(client.store, entry)
+                try:
+                    collected.objects += await purging.purge_ended(client.store, entry)
+                except StoreError:
+                    raise  # the others would fare no better
+                except DurableError as e:  # a damaged one keeps no other from being purged
+                    collected.failed[entry.run] = e
                 advance()
-        return runs, objects
+        return collected
 
 
 # -- inside ----------------------------------------------------------------------------------------

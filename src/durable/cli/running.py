@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
 import sys
 
@@ -16,6 +17,7 @@ from durable.cli.interrupts import asked_to_stop
 from durable.client import Skipped, connect, skipping
 from durable.client.connection import Observer
 from durable.client.handles import outcome_of, recorded
+from durable.errors import StoreError
 from durable.protocol import durations, moments, values
 from durable.runtime import watching
 from durable.system import watches
@@ -83,8 +85,10 @@ async def _start(arguments: argparse.Namespace, asked: Asked) -> None:
             output.document(document)
             return
         print(handle.id)
-        status = await handle.status()
-        if status.reason:
+        status = None
+        with contextlib.suppress(StoreError):  # whoever may start need not be allowed to look
+            status = await handle.status()
+        if status is not None and status.reason:
             print(f"{status}: {status.reason}", file=sys.stderr)
 
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from durable.client import purging, reading
+from durable.client.listing import places_in_line
 from durable.doctor.findings import Finding
 from durable.errors import NeedsAttention
 from durable.protocol import moments, names, records
@@ -26,6 +27,8 @@ from durable.store import Store, Stored
 
 SHOWN = 5  # runs that a finding names
 YOUNG = 600.0  # seconds: what was written since may be half of something that goes on
+
+ANY = "*"  # stands for every instance of a run that cannot be read
 
 _attention = msgspec.json.Decoder(Attention)
 
@@ -75,8 +78,10 @@ class RunsExamination:
         self._stale = _Trouble("attention", "over, but shown as needing attention", fix)
         self._half = _Trouble("purge", "purged only in part", fix)
         self._orphans = _Trouble("orphans", "with folders that no start names", fix)
+        self._idle = _Trouble("leftover", "over, but shown as waiting", fix)
         self._damaged = _Trouble("damaged", "with objects that cannot be read", "durable show RUN")
         self._walked = 0
+        self._open: dict[str, str] = {}  # which instance of a run is not over; empty: none
 
     async def findings(self) -> list[Finding]:
         """What was found, and with `repair` what was done."""
@@ -86,7 +91,10 @@ class RunsExamination:
             self._walked += 1
             await self._look(run, hinted, ended)
         await self._look_at_attention()
-        troubles = [self._lost, self._unlisted, self._stale, self._half, self._orphans]
+        await self._look_at_waits()
+        troubles = [
+            self._lost, self._unlisted, self._stale, self._idle, self._half, self._orphans,
+        ]  # fmt: skip
         found = [t.finding(repaired=self._repair) for t in troubles if t.runs]
         if self._damaged.runs:
             found.append(self._damaged.finding(repaired=False))
@@ -99,8 +107,8 @@ class RunsExamination:
         found: set[str] = set()
         async for stored in self._store.list("live/"):
             found.add(names.marker_run(stored.name) or "")
-        async for stored in self._store.list("timers/"):
-            found.add(unquote(stored.name.split("/")[2]))
+        async for stored in self._store.list(names.TIMERS):
+            found.add(names.timer_run(stored.name))
         async for stored in self._store.list("attention/"):
             found.add(names.last_part(stored.name))
         return found
@@ -135,7 +143,10 @@ class RunsExamination:
             result = await self._result(run, start.instance)
         except (CorruptFact, NeedsAttention):
             self._damaged.runs.append(run.id)
+            self._open[run.id] = ANY
             return
+        over = result is not None or start.tombstone
+        self._open[run.id] = "" if over else start.instance
         await self._look_at_orphans(run, start, ended)
         if start.tombstone:
             if run.objects:
@@ -162,12 +173,17 @@ class RunsExamination:
     async def _look_at_orphans(self, run: _Run, start: Start, ended: set[tuple[str, str]]) -> None:
         for instance, objects in run.objects.items():
             known = instance == start.instance or (run.id, instance) in ended
-            if start.tombstone or known or not self._is_old(objects):
-                continue
-            self._orphans.runs.append(run.id)
-            if self._repair:
-                for stored in objects:
-                    await self._store.delete(stored.name, stored.generation)
+            if not start.tombstone and not known:
+                await self._remove_orphans(run.id, objects)
+
+    async def _remove_orphans(self, run: str, objects: list[Stored]) -> None:
+        if not self._is_old(objects):
+            return
+        if run not in self._orphans.runs:
+            self._orphans.runs.append(run)
+        if self._repair:
+            for stored in objects:
+                await self._store.delete(stored.name, stored.generation)
 
     async def _look_at_attention(self) -> None:
         async for stored in self._store.list("attention/"):
@@ -181,6 +197,23 @@ class RunsExamination:
                     queue = unquote(stored.name.split("/")[1])
                     await flags.unflag(self._store, queue, hint.run)
 
+    async def _look_at_waits(self) -> None:
+        """What says that an instance waits which is over, or which no `start` names any more."""
+        async for stored in self._store.list(names.TIMERS):
+            instance = names.timer_instance(stored.name)
+            await self._look_at_wait(names.timer_run(stored.name), instance, stored)
+        for place in await places_in_line(self._store):
+            await self._look_at_wait(place.pending.run, place.pending.instance, place.stored)
+
+    async def _look_at_wait(self, run: str, instance: str, hint: Stored) -> None:
+        known = self._open.get(run)  # None: it was started since, or is about to be
+        if known is None or known in {instance, ANY} or not self._is_old([hint]):
+            return
+        if run not in self._idle.runs:
+            self._idle.runs.append(run)
+        if self._repair:
+            await self._store.delete(hint.name, hint.generation)
+
     def _is_old(self, objects: list[Stored]) -> bool:
         return all(stored.updated < self._since - YOUNG for stored in objects)
 
@@ -189,9 +222,7 @@ class RunsExamination:
     async def _start(self, run: _Run) -> Start | None:
         """None: nothing but a folder, which its run's start may be about to name."""
         if run.start is None:
-            objects = [stored for found in run.objects.values() for stored in found]
-            if self._is_old(objects):
-                self._orphans.runs.append(run.id)
+            await self._remove_orphans(run.id, [s for found in run.objects.values() for s in found])
             return None
         full = run.start if run.start.body is not None else await self._store.read(run.start.name)
         return None if full is None else reading.decode_start(run.id, full)

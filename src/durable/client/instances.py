@@ -19,7 +19,7 @@ from durable.errors import Conflict
 from durable.protocol import instances, names, records
 from durable.protocol.names import Fact
 from durable.protocol.records import NEVER, Fork, Start, Step
-from durable.runtime import admission, flags, markers
+from durable.runtime import admission, flags, markers, timers
 from durable.runtime.branches import map_in
 from durable.runtime.children import Started, wake_parent
 from durable.runtime.facts import Facts, load_older
@@ -222,6 +222,8 @@ async def _announce(
     await flags.unflag(store, start.queue, run)
     for facts in older:
         await offspring.cancel(store, run, facts, kept)
+        if facts.result is None:  # nobody brought it to its end, who would have done so
+            await timers.clear(store, run, facts.start, facts.waits)
     if start.parent is not None:  # it may wait for the old instance's end
         await wake_parent(store, start.parent)
     await markers.wake(store, run, start, nonce=store.system.token)

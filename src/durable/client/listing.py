@@ -128,23 +128,17 @@ class RunList:
 
     async def _in_line(self) -> list[RunSummary]:
         """Those that wait for a slot of a limited queue."""
-        waiting: list[tuple[str, Pending, float]] = []
-        async for stored in self._store.list(names.QUEUES):
-            queue = names.pending_queue(stored.name)
-            full = None if queue is None else await reading.with_body(self._store, stored)
-            pending = None if full is None else slots.decode_pending(full)
-            if queue is not None and pending is not None:
-                waiting.append((queue, pending, pending.created or stored.created))
-        if not waiting:
+        places = await places_in_line(self._store)
+        if not places:
             return []
         workers = await Workers.read(self._store)
         return [
             RunSummary(
-                pending.run, pending.workflow,
-                in_line(queue, _unserved(workers, queue, pending)),
-                pending.instance, created,
+                place.pending.run, place.pending.workflow,
+                in_line(place.queue, unserved(workers, place)),
+                place.pending.instance, place.pending.created or place.stored.created,
             )
-            for queue, pending, created in waiting
+            for place in places
         ]  # fmt: skip
 
     async def _flagged(self) -> list[RunSummary]:
@@ -198,10 +192,32 @@ def queue_of(marker: str) -> str:
     return unquote(marker.split("/", 2)[1])
 
 
-def _unserved(workers: Workers, queue: str, pending: Pending) -> str:
-    asked = pending.request
+@dataclass(frozen=True)
+class PlaceInLine:
+    """A run that waits for a slot of its queue, and the hint that says so."""
+
+    queue: str
+    pending: Pending
+    stored: Stored
+
+
+async def places_in_line(store: Store) -> list[PlaceInLine]:
+    """Those of all queues."""
+    found = []
+    async for stored in store.list(names.QUEUES):
+        queue = names.pending_queue(stored.name)
+        full = None if queue is None else await reading.with_body(store, stored)
+        pending = None if full is None else slots.decode_pending(full)
+        if queue is not None and pending is not None:
+            found.append(PlaceInLine(queue, pending, stored))
+    return found
+
+
+def unserved(workers: Workers, place: PlaceInLine) -> str:
+    """Why no worker would take the run if it had a slot; empty if one would."""
+    asked = place.pending.request
     return workers.why_unserved(
-        pending.workflow, queue,
+        place.pending.workflow, place.queue,
         label="" if asked is None else asked.label, pin="" if asked is None else asked.pin,
     )  # fmt: skip
 

@@ -13,12 +13,13 @@ class Persona:
     """Somebody who uses the store.
 
     Attributes:
+        named: with its article.
         does: in words.
         needs: the operations of `doctor.operations`.
         role: the least of Google's predefined roles that has them.
     """
 
-    name: str
+    named: str
     does: str
     needs: frozenset[str]
     role: str
@@ -27,25 +28,31 @@ class Persona:
 _ALL = frozenset({"create", "read", "list", "replace", "delete"})
 
 PERSONAS = (
-    Persona("viewer", "lists and shows", frozenset({"read", "list"}), "roles/storage.objectViewer"),
+    Persona(
+        "a viewer", "lists and shows", frozenset({"read", "list"}), "roles/storage.objectViewer"
+    ),
     # Waking a run replaces its marker, which a bucket counts as a deletion.
-    Persona("submitter", "starts, sends, cancels", _ALL - {"list"}, "roles/storage.objectUser"),
-    Persona("worker", "executes", _ALL, "roles/storage.objectUser"),
-    Persona("operator", "repairs, purges", _ALL, "roles/storage.objectUser"),
+    Persona("a submitter", "starts, sends, cancels", _ALL - {"list"}, "roles/storage.objectUser"),
+    Persona("a worker", "executes", _ALL, "roles/storage.objectUser"),
+    Persona("an operator", "repairs, purges", _ALL, "roles/storage.objectUser"),
 )
+
+
+def were_tried(findings: Sequence[Finding]) -> bool:
+    """Whether every operation was tried: else nothing is known of what is allowed."""
+    return {one.check for one in findings} >= _ALL
 
 
 def judge(operations: Sequence[Finding]) -> Finding:
     """Who this account can be, by the operations that were tried, and what the others lack."""
     allowed = {one.check for one in operations if one.level == "ok"}
-    can = [p.name for p in PERSONAS if p.needs <= allowed]
+    can = [p.named for p in PERSONAS if p.needs <= allowed]
     lacking = [p for p in PERSONAS if not p.needs <= allowed]
     found = f"this account can be {_words(can)}" if can else "this account can do nothing here"
     if not lacking:
         return Finding("roles", "ok", f"{found}; `durable init` needs roles/storage.admin too")
     missing = "; ".join(
-        f"a {p.name} ({p.does}) lacks {_words(sorted(p.needs - allowed))}: {p.role}"
-        for p in lacking
+        f"{p.named} ({p.does}) lacks {_words(sorted(p.needs - allowed))}: {p.role}" for p in lacking
     )
     return Finding("roles", "note", f"{found}; {missing}")
 

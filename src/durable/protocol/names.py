@@ -227,6 +227,11 @@ def timer_run(name: str) -> str:
     return unquote(name[len(TIMERS) :].split("/", 2)[1])
 
 
+def timer_instance(name: str) -> str:
+    """The instance in the name of a timer hint."""
+    return name[len(TIMERS) :].split("/", 3)[2]
+
+
 def history(ended: str, run: str) -> str:
     """`ended` is the recorded end in UTC, `2026-11-29T19:04:43.123Z`."""
     day, clock = ended.split("T")
