@@ -18,6 +18,7 @@ import anyio
 import durable
 from durable import connect, step, workflow
 from durable.errors import Fatal
+from tests.facts import is_alive
 
 
 @dataclass
@@ -85,6 +86,18 @@ def spin_once(folder: str) -> int:
     if durable.current().attempt == 1:
         spin(folder)
     return durable.current().attempt
+
+
+ended: list[bool] = []  # whether the body's process was gone when it was undone; here, not there
+
+
+def look(folder: str) -> None:
+    ended.append(not is_alive(int(Path(folder, "child").read_text())))
+
+
+@step(process=True, attempts=1, undo=look)
+def spin_undoably(folder: str) -> None:
+    spin(folder)
 
 
 @workflow(name="crunching flow")

@@ -147,6 +147,13 @@ class Declined(Exception):
         self.code = code
 
 
+class Urgent(BaseException):
+    """No `Exception`, with two arguments of its own."""
+
+    def __init__(self, floor: int, what: str) -> None:
+        super().__init__(floor, what)
+
+
 def raisers() -> dict[str, BaseException]:
     local = type("Local", (Exception,), {})
     caused = ValueError("outer")
@@ -161,6 +168,8 @@ def raisers() -> dict[str, BaseException]:
         "group": ExceptionGroup("both", [ValueError("a"), Declined(1, "b")]),
         "local": local("cannot be imported"),
         "fatal": Fatal("stop"),
+        "base": Urgent(7, "now"),
+        "exit": SystemExit(3),
     }
 
 
@@ -177,7 +186,7 @@ def test_errors(backend: str, kind: str) -> None:
     async def w() -> None:
         try:
             await fail()
-        except Exception as e:
+        except BaseException as e:
             caught.append(e)
             raise
 
@@ -189,7 +198,8 @@ def test_errors(backend: str, kind: str) -> None:
     assert one.begun == []
     for error in [*caught, *final]:
         assert told(error) == told(expected)
-    assert isinstance(caught[0], StepFailed) == (kind == "local")
+    # What cannot be imported, or would end the process, is stood for by another.
+    assert isinstance(caught[0], StepFailed) == (kind in {"local", "exit"})
 
 
 def told(error: BaseException) -> object:

@@ -236,6 +236,39 @@ def test_a_cancelled_run_kills_it(backend: str, tmp_path: Path) -> None:
     until(lambda: not is_alive(child_of(tmp_path)), "the child lives on")
 
 
+@backends
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+def test_it_is_undone_once_it_is_dead(backend: str, how: str, tmp_path: Path) -> None:
+    """Killed by a cancellation or its timeout, a body does nothing more that is to be undone."""
+    crunching.ended.clear()
+    clock = ClockByHand()
+    body = crunching.spin_undoably
+    if how == "timed out":
+        body = body.options(timeout=5)
+
+    async def w() -> None:
+        await body.call(str(tmp_path))
+
+    one = runs.Run(runs.a_workflow(w))
+
+    async def meanwhile(execution: Execution) -> None:
+        await anyio.to_thread.run_sync(child_of, tmp_path)
+        if how == "cancelled":
+            execution.cancelling.ask(one.put_cancel())
+        else:
+            clock.move(5)
+
+    async def main() -> Closing | None:
+        return await one.execute(meanwhile=meanwhile)
+
+    closing = clock.run(main, backend=backend)
+
+    assert isinstance(closing, Finished)
+    assert closing.cancelled == (how == "cancelled")
+    assert crunching.ended == [True]
+    assert list(one.steps()) == ["spin_undoably.1", "undo/spin_undoably.1"]
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_children_end_with_their_worker(tmp_path: Path, how: signal.Signals) -> None:
     """Killed by kill -9 in the middle of a body, a worker leaves no process behind."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -20,6 +21,7 @@ from durable.runtime.closing import Closing, Finished
 from durable.runtime.execution import Execution
 from durable.store import Refused
 from durable.store.memory import Call, Fault
+from durable.testing.virtual import virtual_bucket
 from tests.facts import becomes_true
 from tests.runtime.clocks import BACKENDS, run, run_with_threads, virtual
 from tests.runtime.runs import INSTANCE, RUN, Run, a_step, a_workflow, value_of
@@ -173,6 +175,33 @@ def test_a_step_that_failed_is_undone_too(backend: str) -> None:
 
     assert failed(twice(backend, one)) == ("no room", [])
     assert did[-2:] == [("give back", "none", 1, None), ("give back", "a", 1, "key a")]
+
+
+@backends
+def test_a_step_that_timed_out_is_undone_too(backend: str) -> None:
+    """Also one for which nobody waited to the end: past a deadline, or that lost a `select`."""
+
+    async def w() -> None:
+        with contextlib.suppress(TimeoutError):
+            await book.options(timeout=3)("slow")
+        with contextlib.suppress(TimeoutError):
+            async with durable.timeout(3):
+                await book("slow", nights=2)
+        await durable.select(first=book("a"), second=book("slow", nights=3))
+        await fail("sold out")
+
+    async def main() -> None:
+        one = Run(a_workflow(w), bucket=virtual_bucket())
+        for _ in range(2):
+            assert failed(await one.execute()) == ("sold out", [])
+
+    run(backend, main)
+    assert did[4:] == [
+        ("give back", "slow", 3, None),
+        ("give back", "a", 1, "key a"),
+        ("give back", "slow", 2, None),
+        ("give back", "slow", 1, None),
+    ]
 
 
 @backends
@@ -427,6 +456,44 @@ def test_a_cancelled_run_is_undone_after_its_own_clean_up(backend: str) -> None:
 
 
 @backends
+@pytest.mark.parametrize("before", ["fails", "cancelled"])
+def test_cancelled_while_it_is_undone(backend: str, before: str) -> None:
+    """What is under way goes on, to the last action; a run that has failed stays failed."""
+
+    async def take_long(x: int) -> None:
+        did.append(("undoing", x))
+        await virtual_seconds(10)
+        did.append(("undone", x))
+
+    @step(name=f"saga-test long to undo {backend} {before}", undo=take_long)
+    async def takes(x: int) -> None: ...
+
+    async def w() -> None:
+        await takes(1)
+        await takes(2)
+        await fail("sold out") if before == "fails" else await book("slow")
+
+    one = Run(a_workflow(w))
+
+    async def meanwhile(execution: Execution) -> None:
+        if before == "cancelled":
+            await virtual_seconds(5)
+            execution.cancelling.ask(one.put_cancel())
+        while ("undoing", 2) not in did:
+            await virtual_seconds(1)
+        execution.cancelling.ask(one.put_cancel())
+
+    async def main() -> None:
+        for _ in range(2):
+            closing = await one.execute(meanwhile=meanwhile)
+            assert isinstance(closing, Finished)
+            assert closing.cancelled == (before == "cancelled")
+            assert did[-4:] == [("undoing", 2), ("undone", 2), ("undoing", 1), ("undone", 1)]
+
+    run(backend, main)
+
+
+@backends
 def test_cancelled_while_its_registration_is_written(backend: str) -> None:
     """The registration lands, the body never begins, and the action runs for nothing."""
 
@@ -499,8 +566,6 @@ def test_the_limit_is_not_put_off_by_a_crash(backend: str) -> None:
     one = Run(workflow(name=f"saga-test twice {backend}", cleanup_timeout=60)(w))
 
     async def main() -> None:
-        from durable.testing.virtual import virtual_bucket
-
         one.bucket = virtual_bucket()
 
         async def meanwhile(execution: Execution) -> None:
@@ -563,8 +628,6 @@ def test_a_run_whose_time_is_over_is_undone(backend: str) -> None:
             await clean(1)
 
     async def main() -> None:
-        from durable.testing.virtual import virtual_bucket
-
         one = Run(a_workflow(w), bucket=virtual_bucket())
         one.deadline = one.bucket.now() + 30
         message, notes = failed(await one.execute())
