@@ -12,6 +12,7 @@ import tests.simulation.choices  # as above
 import tests.simulation.coordination  # as above
 import tests.simulation.grouped  # as above
 import tests.simulation.hosts  # as above
+import tests.simulation.limits  # as above
 import tests.simulation.plain  # as above
 import tests.simulation.reuse  # noqa: F401  # as above
 from durable.testing.simulation.faults import FAULTS, Fault, applies

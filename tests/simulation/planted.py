@@ -27,6 +27,7 @@ from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Identity
 from durable.runtime.inbox import Inbox
 from durable.runtime.lease import LeaseKeeper
+from durable.runtime.limits import Limits
 from durable.runtime.markers import Held
 from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
@@ -572,6 +573,20 @@ def undo_is_not_registered() -> Iterator[None]:
         await anyio.lowlevel.checkpoint()
 
     with replaced(Recorder, "write_undo", write):
+        yield
+
+
+@bug
+def a_later_owner_knows_no_deadline() -> Iterator[None]:
+    """The first owner of a run alone ends it in time."""
+    true = Limits.start
+
+    def start(self: Limits) -> None:
+        if self.function.root.execution.ownership.epoch > 1:
+            self.deadline = 0.0
+        true(self)
+
+    with replaced(Limits, "start", start):
         yield
 
 

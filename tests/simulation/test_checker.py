@@ -251,6 +251,11 @@ def undone_in_reverse(s: Story) -> None:
     one.facts["slot"], two.facts["slot"] = two.facts["slot"], one.facts["slot"]
 
 
+@lie("overdue_in_a_body")
+def deadlines_cut_off(s: Story) -> None:
+    s.one("mutation", name="/result").body(time=1.0)
+
+
 @lie("at_most_once")
 def at_most_once(s: Story) -> None:
     s.add(s.one("body", slot="once-"), "body", token="once-o0|99")

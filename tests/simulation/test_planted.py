@@ -32,6 +32,7 @@ QUICK = [
     "only_who_decides_starts_the_tick",
     "a_key_is_looked_up_and_not_claimed",
     "an_outbox_is_emptied_whatever_is_in_it",
+    "a_later_owner_knows_no_deadline",
 ]
 
 

@@ -343,5 +343,10 @@ def was_turned_away(result: dict[str, Any]) -> bool:
     return "skipped" in result or "joined" in result or kind.endswith("SingletonTaken")
 
 
+def ran_out(result: dict[str, Any]) -> bool:
+    """Whether the run was not over at its deadline."""
+    return str((result.get("failure") or {}).get("type", "")).endswith("RunTimeout")
+
+
 def slot_of(token: str) -> str:
     return token.rpartition("|")[0]

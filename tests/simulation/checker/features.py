@@ -11,6 +11,7 @@ from tests.simulation.checker.case import (
     Fact,
     Instance,
     content,
+    ran_out,
     record,
     slot_of,
     token_of,
@@ -146,6 +147,18 @@ def undone_in_reverse(_: Case, instance: Instance) -> Iterator[str]:
             yield f"{slots} were undone in the order {order}"
 
 
+def deadlines_cut_off(case: Case, instance: Instance) -> Iterator[str]:
+    """S12: a run fails for its deadline when that has passed, and never completes after it."""
+    start = case.starts.get(instance.id)
+    deadline = record(start).get("deadline", 0) if start is not None else 0
+    for fact in instance.results:
+        result = record(fact)
+        if ran_out(result) and not 0 < deadline <= result["time"]:
+            yield f"it failed for its deadline {deadline} at {result['time']}"
+        if deadline and result["status"] == "completed" and result["time"] > deadline + LATE:
+            yield f"it completed {result['time'] - deadline:.1f} s after its deadline"
+
+
 def at_most_once(_: Case, instance: Instance) -> Iterator[str]:
     """S17: such a body never begins twice, whoever dies."""
     begun = Counter((b.slot, b.attempt) for b in instance.bodies if b.slot.startswith("once-"))
@@ -187,6 +200,7 @@ FEATURE_RULES: list[Callable[[Case, Instance], Iterator[str]]] = [
     cancelled_runs_were_asked_to,
     clients_are_told_of_cancels,
     undone_in_reverse,
+    deadlines_cut_off,
     at_most_once,
 ]
 

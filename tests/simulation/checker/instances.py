@@ -9,9 +9,11 @@ from typing import Any
 
 from tests.simulation.checker.case import (
     Case,
+    Fact,
     Instance,
     content,
     key_of,
+    ran_out,
     record,
     slot_of,
     token_of,
@@ -80,10 +82,27 @@ def failures_are_what_bodies_raised(_: Case, instance: Instance) -> Iterator[str
     made = {body.token: body for body in instance.bodies}
     for fact in instance.attempts:
         attempt = record(fact)
+        if _is_unknown(attempt):
+            owner = (attempt["epoch"], attempt["attempt"])
+            bodies = [b for b in _bodies_at(instance, attempt) if b.token not in instance.ends]
+            if owner not in {(body.epoch, body.attempt) for body in bodies}:
+                yield f"{fact.name}: no body of epoch and attempt {owner} was cut off"
+            continue
         token = token_of(attempt["failure"].get("message", ""))
         end = instance.ends.get(token)
         if token not in made or end is None or end.outcome != "error":
             yield f"{fact.name}: no body failed with {token!r}"
+
+
+def _bodies_at(instance: Instance, attempt: dict[str, Any]) -> list[Fact]:
+    key = key_of(instance, attempt["path"])
+    return [body for body in instance.bodies if body.key == key]
+
+
+def _slot_of_failed(instance: Instance, attempt: dict[str, Any]) -> str:
+    if _is_unknown(attempt):  # nothing that the body said is in the record
+        return next((body.slot for body in _bodies_at(instance, attempt)), "")
+    return slot_of(token_of(attempt["failure"]["message"]))
 
 
 def keys_name_calls(case: Case, instance: Instance) -> Iterator[str]:
@@ -160,7 +179,7 @@ def results_are_what_functions_came_to(_: Case, instance: Instance) -> Iterator[
         yield f"{len(instance.results)} results"
     for fact in instance.results:
         result = record(fact)
-        if result["status"] == "cancelled" or was_turned_away(result):
+        if result["status"] == "cancelled" or was_turned_away(result) or ran_out(result):
             continue
         outcome = "value" if result["status"] == "completed" else "error"
         said = result.get("value") if outcome == "value" else result["failure"]["message"]
@@ -253,7 +272,7 @@ def bodies_repeat_for_a_reason(_: Case, instance: Instance) -> Iterator[str]:
             before = [
                 f
                 for f in failed[body.attempt - 1]
-                if slot_of(token_of(record(f)["failure"]["message"])) == body.slot
+                if _slot_of_failed(instance, record(f)) == body.slot
                 and f.order < body.order
             ]
             if not before:
