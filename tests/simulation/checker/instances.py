@@ -272,8 +272,7 @@ def bodies_repeat_for_a_reason(_: Case, instance: Instance) -> Iterator[str]:
             before = [
                 f
                 for f in failed[body.attempt - 1]
-                if _slot_of_failed(instance, record(f)) == body.slot
-                and f.order < body.order
+                if _slot_of_failed(instance, record(f)) == body.slot and f.order < body.order
             ]
             if not before:
                 yield f"attempt {body.attempt} of {body.slot} ran before the failure of the last"
