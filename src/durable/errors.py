@@ -23,6 +23,7 @@
         NeedsAttention              the run waits for a human or for other code
         OutcomeUnknown              whether an at-most-once body did its work is not known
         ProcessDied                 the child process of a step ended before it answered
+        CrashLoop                   the run killed every process that carried it
         RunTimeout (TimeoutError)   the run was not over at its deadline
         StepTimeout (TimeoutError)  an attempt of a step did not end in time
         StepFailed                  stands for a step's error whose class cannot be rebuilt
@@ -224,6 +225,12 @@ class ProcessDied(DurableError):
     """The child process that ran a step's body ended before it answered; retried like others."""
 
     code = "process_died"
+
+
+class CrashLoop(DurableError):
+    """The run was alone in several processes that died, and its workflow asks to fail for that."""
+
+    code = "crash_loop"
 
 
 class RunTimeout(DurableError, TimeoutError):

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from durable.client.standing import Standing
-from durable.errors import RunTimeout, SingletonTaken
+from durable.errors import CrashLoop, RunTimeout, SingletonTaken
 from durable.protocol import values
 from durable.protocol.records import Result
 from durable.runtime import undoing
@@ -22,7 +22,8 @@ from durable.store import Store
 
 Watch = Callable[[Progress], bool]
 
-_ENDED = {f"{kind.__module__}.{kind.__qualname__}" for kind in (RunTimeout, SingletonTaken)}
+_ENDINGS = (CrashLoop, RunTimeout, SingletonTaken)
+_ENDED = {f"{kind.__module__}.{kind.__qualname__}" for kind in _ENDINGS}
 LIMIT = 60.0  # seconds that a replay may last, unless its caller says otherwise
 
 

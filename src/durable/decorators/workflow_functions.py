@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import typing
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Literal, Protocol, cast, overload
+from typing import Any, Literal, Protocol, cast, get_args, overload
 
 from durable.decorators.describing import describe, length, limit
 from durable.decorators.functions import Awaited, Durable, P, R, R_co, only_in_threads, plain
@@ -22,7 +22,7 @@ from durable.protocol.singletons import singleton as checked_singleton
 from durable.protocol.ticks import check_name as check_schedule_name
 from durable.runtime.branches import inline
 from durable.runtime.children import ChildHandle, ChildStart
-from durable.runtime.definitions import CLEANUP_TIMEOUT, WorkflowDefinition
+from durable.runtime.definitions import CLEANUP_TIMEOUT, OnCrashLoop, WorkflowDefinition
 from durable.runtime.scopes import calling_scope
 
 
@@ -195,6 +195,7 @@ def workflow(
     schedule: Schedule | None = None,
     events: Mapping[str, object] | None = None,
     cleanup_timeout: Duration = CLEANUP_TIMEOUT,
+    on_crash_loop: OnCrashLoop = "attention",
     singleton: Key | None = None,
     on_conflict: OnConflict = "raise",
     max_wait: Duration | None = None,
@@ -215,6 +216,7 @@ def workflow(
     schedule: Schedule | None = None,
     events: Mapping[str, object] | None = None,
     cleanup_timeout: Duration = CLEANUP_TIMEOUT,
+    on_crash_loop: OnCrashLoop = "attention",
     singleton: Key | None = None,
     on_conflict: OnConflict = "raise",
     max_wait: Duration | None = None,
@@ -241,6 +243,9 @@ def workflow(
             program that has this code is told at once if the value does not fit.
         cleanup_timeout: how long a cancelled run may clean up, from its first cancelled call on,
             and how long each attempt of an undo action may take; default 5 minutes.
+        on_crash_loop: what becomes of a run that was alone in five processes which died without
+            recording anything: it waits for a human's `attention`, or is to `fail` with CrashLoop,
+            and to be undone.
         singleton: a key, or a function of the arguments that gives one: of the runs with one key
             one goes on at a time, across crashes, sleeps and workers.
         on_conflict: what becomes of a run that finds another going on: `raise` SingletonTaken;
@@ -276,7 +281,7 @@ def workflow(
             timeout=limit(timeout),
             schedule=schedule, events=dict(events or {}), singleton=alone, label=label,
             cleanup_timeout=length(cleanup_timeout, "cleanup_timeout"),
-            version=version, pinned=pinned,
+            version=version, pinned=pinned, on_crash_loop=_checked(on_crash_loop),
         )  # fmt: skip
         _check_schedule(definition)
         for event, kind in definition.events.items():
@@ -299,6 +304,14 @@ def _queue(queue: str | Queue) -> tuple[str, Queue | None]:
         return queue.name, queue
     check_id(queue, what="queue")
     return queue, None
+
+
+def _checked(on_crash_loop: OnCrashLoop) -> OnCrashLoop:
+    if on_crash_loop not in get_args(OnCrashLoop):
+        raise UsageError(
+            f"on_crash_loop={on_crash_loop!r} is none of {', '.join(get_args(OnCrashLoop))}"
+        )
+    return on_crash_loop
 
 
 def _check_schedule(definition: WorkflowDefinition) -> None:

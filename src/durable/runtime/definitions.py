@@ -18,6 +18,7 @@ from durable.protocol.schedules import Schedule
 from durable.protocol.singletons import Singleton
 
 Durability = Literal["each", "group"]
+OnCrashLoop = Literal["attention", "fail"]
 
 CLEANUP_TIMEOUT = 300.0  # seconds; see WorkflowDefinition
 
@@ -83,6 +84,7 @@ class WorkflowDefinition(Definition):
         events: the types of the events that it waits for, by name.
         cleanup_timeout: seconds that a cancelled run may take to clean up, and an undo action
             for each attempt.
+        on_crash_loop: what becomes of a run that kills every process which carries it.
     """
 
     queue: str = "default"
@@ -96,6 +98,7 @@ class WorkflowDefinition(Definition):
     label: str = ""
     events: Mapping[str, object] = field(default_factory=dict)
     cleanup_timeout: float = CLEANUP_TIMEOUT
+    on_crash_loop: OnCrashLoop = "attention"
 
     def deadline(self, started: float, debounce: Debounce | None = None) -> float:
         """The deadline of a run that starts then; 0: none. Stored in `start`.

@@ -13,7 +13,7 @@ from durable.runtime.facts import CorruptFact, Facts, load
 from durable.store import Refused
 
 LIST_AGAIN = 0  # no epoch
-SOLITARY_DEATHS_MAX = 5  # then the run needs attention: it kills whatever resumes it
+SOLITARY_DEATHS_MAX = 5  # then its code is given up: it kills whatever resumes it
 
 
 async def read_facts(custody: Custody) -> Facts:
@@ -36,7 +36,11 @@ async def read_facts(custody: Custody) -> Facts:
 
 
 async def claim_epoch(
-    custody: Custody, facts: Facts, journal: Journal, is_leaving: Callable[[], bool]
+    custody: Custody,
+    facts: Facts,
+    journal: Journal,
+    is_leaving: Callable[[], bool],
+    deaths_max: int = SOLITARY_DEATHS_MAX,
 ) -> int | Attention | None:
     """Claim the next epoch; None: the worker was stopped while the run waited to be alone.
 
@@ -52,7 +56,7 @@ async def claim_epoch(
     if custody.why == "takeover":
         doubt = suspicion(journal.epochs, facts.recorded_epochs())
         deaths = _deaths_that_count(facts, journal, doubt)
-        if deaths >= SOLITARY_DEATHS_MAX:
+        if deaths >= deaths_max:
             return _crash_loop(custody.run, deaths)
         alone = doubt.alone
         if alone and not await custody.solitude.wait_alone(custody.run, is_leaving):

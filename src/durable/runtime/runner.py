@@ -10,7 +10,7 @@ import logging
 
 import anyio
 
-from durable.errors import RunCancelled, StoreError
+from durable.errors import CrashLoop, RunCancelled, StoreError
 from durable.protocol import failures, values
 from durable.protocol.records import Cancel, Result
 from durable.runtime import finishing, fit, leaving, markers, opening, timers, undoing
@@ -49,7 +49,7 @@ class Runner:
         self.gone = anyio.Event()
         self._custody = custody
         self._workflows = workflows
-        self._hopeless: Attention | None = None  # why a cancelled run ends without its code
+        self._hopeless: Attention | None = None  # why the run ends without its code
         self._stop: Stopped | None = None
         self._draining = False
 
@@ -191,8 +191,13 @@ class Runner:
             attention = Attention("undecodable", said, fit.MISFIT_HINT)
             return await self._stuck(facts, facts.cancel, attention)
         journal = facts.journal()
-        epoch = await opening.claim_epoch(self._custody, facts, journal, self._is_leaving)
+        epoch = await opening.claim_epoch(
+            self._custody, facts, journal, self._is_leaving, self._deaths_max(facts)
+        )
         if isinstance(epoch, Attention):
+            if definition.on_crash_loop == "fail" and self._hopeless is None:
+                self._hopeless = epoch
+                return False
             return await self._ask_for_attention(facts, epoch)
         if epoch is None:
             await self._custody.give_back(why="takeover")  # it stays as suspicious as it was
@@ -211,6 +216,11 @@ class Runner:
         await self._execute(execution)
         return await self._act_on(execution, facts, epoch)
 
+    def _deaths_max(self, facts: Facts) -> int:
+        """A run that is to fail for its deaths may die as often while it is undone."""
+        failing = self._hopeless is not None and facts.cancel is None
+        return opening.SOLITARY_DEATHS_MAX * (2 if failing else 1)
+
     def _arguments(
         self, facts: Facts, definition: WorkflowDefinition
     ) -> tuple[tuple[object, ...], dict[str, object]]:
@@ -219,9 +229,12 @@ class Runner:
         return values.decode_call(facts.start.input, definition.signature, definition.hints)
 
     def _given_up(self, asked: Cancel | None) -> Finished | None:
-        """What a cancelled run comes to whose code cannot go on."""
+        """What a run comes to whose code cannot go on: it is cancelled, or is to fail for that."""
         if self._hopeless is None:
             return None
+        if asked is None:
+            crashed = CrashLoop(self._hopeless.message, hint=self._hopeless.hint, run=self.run)
+            return Finished(failure=failures.from_exception(crashed))
         error = RunCancelled(message(self.run, asked))
         error.add_note(f"its own clean-up could not run: {self._hopeless.message}")
         return Finished(cancelled=True, failure=failures.from_exception(error))
