@@ -46,6 +46,7 @@ TESTS = {
     "B89 in a block": ("runtime/test_run_cancelled.py", "test_clean_up_under_a_deadline"),
     "B91": ("runtime/test_run_cancelled_by_workers.py", "test_stopped_at_every_store_call"),
     "B91 in a sleep": ("waits/test_parked.py", "test_drained_while_waiting_in_place"),
+    "B94 named by doctor": ("doctor/test_platforms.py", "test_doctor_says_so"),
     "B96": (
         "runtime/test_worker.py",
         "test_a_run_that_kills_its_process_is_resumed_alone_and_then_needs_attention",

@@ -115,6 +115,29 @@ async def test_b95_work_longer_than_a_lease_runs_once() -> None:
         assert bodies == [(1, 1)]
 
 
+@workflow(name="bug-B95-delayed")
+async def delayed() -> str:
+    await durable.sleep(10 * TTL)
+    began()
+    return "done"
+
+
+async def test_b95_a_start_delayed_for_longer_than_a_lease_holds_none() -> None:
+    """B95: while it waits for ten times the ttl nobody holds it, and its worker has no lease."""
+    async with world() as w:
+        await w.process()
+        await w.process()
+        await w.start("r", delayed)
+        await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
+        await virtual_seconds(5 * TTL)
+
+        assert not w.hints("live/")
+        assert not w.hints("workers/")
+        assert bodies == []
+        assert await w.result("r") == "done"
+        assert len(bodies) == 1
+
+
 async def test_b101_what_a_retried_step_publishes_is_there_once() -> None:
     """B101: of three attempts that each publish, the value of the last is what is left."""
     async with world() as w:

@@ -13,7 +13,7 @@ from durable.cli import exits, output
 from durable.client.consistency import RunsExamination
 from durable.client.load import look_at_load
 from durable.configuration import settings
-from durable.doctor import Report, examine, roles
+from durable.doctor import Report, examine, platforms, roles
 from durable.errors import UsageError
 from durable.store.opening import open_store, parse_url
 
@@ -65,9 +65,10 @@ def _prepare(
 
 
 async def _examine_all(arguments: argparse.Namespace, url: str) -> Report:
-    """The store, who may do what with it, and what is going on in it."""
+    """The store, who may do what with it, from where, and what is going on in it."""
     place = _place(url)
     report = await _examine(url, place)
+    report.findings += platforms.judge(os.environ)
     if place is not None and roles.were_tried(report.findings):
         report.findings.append(roles.judge(report.findings))
     if report.refused:

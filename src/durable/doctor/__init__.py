@@ -9,6 +9,7 @@
     settings     what a bucket's settings mean for leases. Pure
     buckets      reading and changing them, with Google's own client
     roles        who may do what with these rights. Pure
+    platforms    whether a worker may run here between two requests. Pure
     examination  all of it, in order
 
 Everything that is written is below `doctor/TOKEN/` and deleted again. A bucket whose settings
