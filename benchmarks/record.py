@@ -1,4 +1,4 @@
-"""Puts what a benchmark printed into docs/reference/measured.md, with the date."""
+"""Puts what a benchmark printed into docs/reference/benchmarks.md, with the date."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NEWLINE = "\n"
-PAGE = Path(__file__).parent.parent / "docs" / "reference" / "measured.md"
-HEAD = """# Measured
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "benchmarks.md"
+HEAD = """# Benchmarks
 
-What the [benchmarks](benchmarks.md) printed, each with its machine: `nox -s bench -- NAME --record`
-writes its part of this page.
+What they printed last, each with its date and machine. [`nox -s bench -- NAME
+--record`](../how-to/run-the-benchmarks.md) writes its part of this page.
 """
 
 

@@ -1,7 +1,7 @@
 """Measures of durable, some beside its peers: `python benchmarks/run.py steps --json`.
 
 Each measurement has a process and a folder of its own, and the rounds alternate between those
-that are compared. See docs/reference/benchmarks.md for what is measured.
+that are compared. See docs/how-to/run-the-benchmarks.md for what is measured.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("benchmark", choices=sorted({name for name, _ in BENCHMARKS}))
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
-    parser.add_argument("--record", action="store_true", help="into docs/reference/measured.md")
+    parser.add_argument("--record", action="store_true", help="into docs/reference/benchmarks.md")
     parser.add_argument("--rounds", type=_positive, default=3, help="how often (default: 3)")
     parser.add_argument("--folder", help="where databases are put, each in a folder of its own")
     parser.add_argument(
