@@ -189,6 +189,7 @@ def test_a_run_is_purged(cli: Cli) -> None:
     _fail(cli, "x")
     cli("start", MENDABLE, "--id", "waits", "--input", INPUT)
 
+    assert cli("purge", "x", "--reason", "old").code == 2  # there is no record to say it in
     assert cli("purge", "x").out.startswith("x: gone, ")
     assert cli("show", "x").code == 3
     assert cli("purge", "waits").code == 4

@@ -14,6 +14,7 @@ from durable.cli import exits, output, selecting, stores
 from durable.cli.debugging import Watcher
 from durable.cli.targets import served
 from durable.client import Client, archives, reading
+from durable.client.apart import compare_apart
 from durable.client.replaying import LIMIT, Replay, Watch, compare
 from durable.errors import NeedsAttention, NotFound, UnknownWorkflow, UsageError
 from durable.protocol import durations
@@ -95,7 +96,9 @@ async def _replay_in(
             hint=f"name the file or module: durable replay {run} --target ...",
             run=run,
         )
-    return await compare(store, run, facts, definition, watch=watch, limit=limit)
+    if limit is None:  # with the debugger, which has to be in the main thread
+        return await compare(store, run, facts, definition, watch=watch, limit=None)
+    return await compare_apart(store, run, facts, definition, watch=watch, limit=limit)
 
 
 # -- all of them -----------------------------------------------------------------------------------

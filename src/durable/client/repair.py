@@ -11,13 +11,13 @@ import msgspec
 from durable.client import instances, offspring, purging, reading, substitutes
 from durable.client.handles import Handle
 from durable.client.reading import Status
-from durable.client.replaying import LIMIT, Replay, compare
-from durable.decorators import WorkflowFunction, code_for, workflows
-from durable.errors import Conflict, LeaseTaken, NeedsAttention, UnknownWorkflow
+from durable.client.replaying import LIMIT, Replay, compare, subject
+from durable.decorators import WorkflowFunction, code_for
+from durable.errors import Conflict, LeaseTaken, NeedsAttention
 from durable.protocol import instances as rules
 from durable.protocol import names, records
 from durable.protocol.records import Result, Start
-from durable.runtime import definitions, flags, locks, markers
+from durable.runtime import flags, locks, markers
 from durable.runtime.children import Started
 from durable.runtime.facts import Facts
 from durable.runtime.starting import random_id
@@ -233,16 +233,7 @@ class Repair:
             NotFound: there is no run of that id.
             UnknownWorkflow: this process has no such workflow.
         """
-        facts = await reading.load(self.store, id)
-        known = definitions.code_for(workflows(), facts.start)
-        definition = known if workflow is None else workflow.definition
-        if definition is None:
-            pinned = f" and pinned to version {facts.start.pin!r}" if facts.start.pin else ""
-            raise UnknownWorkflow(
-                f"run {id!r} is of workflow {facts.start.workflow!r}{pinned}, which is not here",
-                hint="import the module that defines it, or give the workflow",
-                run=id,
-            )
+        facts, definition = await subject(self.store, id, workflow)
         return await compare(self.store, id, facts, definition, limit=timeout)
 
     # -- inside ------------------------------------------------------------------------------------

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 import msgspec
 
+from durable.client import reading
 from durable.client.standing import Standing
-from durable.errors import CrashLoop, RunTimeout, SingletonTaken
+from durable.decorators import WorkflowFunction, workflows
+from durable.errors import CrashLoop, RunTimeout, SingletonTaken, UnknownWorkflow
 from durable.protocol import values
 from durable.protocol.records import Result
 from durable.runtime import undoing
 from durable.runtime.closing import Attention, Closing, Finished, Stopped
-from durable.runtime.definitions import WorkflowDefinition
+from durable.runtime.definitions import WorkflowDefinition, code_for
 from durable.runtime.execution import Execution
 from durable.runtime.facts import Facts
 from durable.runtime.surroundings import Progress, Surroundings
@@ -52,6 +55,31 @@ def _on(_progress: Progress) -> bool:
     return True
 
 
+async def subject(
+    store: Store, run: str, workflow: WorkflowFunction[Any, Any] | None
+) -> tuple[Facts, WorkflowDefinition]:
+    """The record of a run, and the code to compare with it.
+
+    Args:
+        workflow: the code; default: what this process has under the run's workflow name.
+
+    Raises:
+        NotFound: there is no run of that id.
+        UnknownWorkflow: this process has no such workflow.
+    """
+    facts = await reading.load(store, run)
+    known = code_for(workflows(), facts.start)
+    definition = known if workflow is None else workflow.definition
+    if definition is None:
+        pinned = f" and pinned to version {facts.start.pin!r}" if facts.start.pin else ""
+        raise UnknownWorkflow(
+            f"run {run!r} is of workflow {facts.start.workflow!r}{pinned}, which is not here",
+            hint="import the module that defines it, or give the workflow",
+            run=run,
+        )
+    return facts, definition
+
+
 async def compare(
     store: Store,
     run: str,
@@ -61,7 +89,7 @@ async def compare(
     watch: Watch = _on,
     limit: float | None = LIMIT,
 ) -> Replay:
-    """Run the workflow function over the record.
+    """Run the workflow function over the record, in this event loop.
 
     Args:
         store: gives the time; nothing is read from it.
@@ -69,63 +97,87 @@ async def compare(
         limit: seconds after which it ends without an answer, because the code waits for something
             that is not durable; None: it may last for ever.
     """
-    done = Replay()
-    stopped = ""
-    try:
-        args, kwargs = values.decode_call(
-            facts.start.input, definition.signature, definition.hints, name=definition.name
-        )
-    except values.Undecodable as e:
-        done.difference = f"the recorded input does not fit {definition.name!r}: {e}"
-        return done
+    comparison = Comparison(store, run, facts, definition, watch=watch, limit=limit)
+    await comparison.run()
+    return comparison.done
 
-    def observe(_run: str, progress: Progress) -> None:
-        nonlocal stopped
+
+class Comparison:
+    """One replay. Arguments as of `compare`.
+
+    Attributes:
+        done: what has come of it so far.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        facts: Facts,
+        definition: WorkflowDefinition,
+        *,
+        watch: Watch,
+        limit: float | None,
+    ) -> None:
+        self.done = Replay()
+        self._store = store
+        self._run = run
+        self._facts = facts
+        self._definition = definition
+        self._watch = watch
+        self._limit = limit
+        self._standing = Standing()
+        self._stopped = ""  # at which call
+
+    async def run(self, answered: Callable[[], None] = lambda: None) -> None:
+        """Returns when nothing of it is left: not for code that does not unwind.
+
+        Args:
+            answered: called as soon as `done` is the answer.
+        """
+        facts, definition = self._facts, self._standing.seen(self._definition)
+        try:
+            args, kwargs = values.decode_call(
+                facts.start.input, definition.signature, definition.hints, name=definition.name
+            )
+        except values.Undecodable as e:
+            self.done.difference = f"the recorded input does not fit {definition.name!r}: {e}"
+            answered()
+            return
+        execution = Execution(
+            around=_nothing_but_reading(self._store, lambda run, p: self._observe(execution, p)),
+            definition=definition, run_id=self._run, instance=facts.start.instance, epoch=0,
+            journal=facts.journal(), args=args, kwargs=kwargs, origin=facts.start.first(),
+            forks=facts.start.forks, version=facts.start.workflow_version, cancel=facts.cancel,
+            undos=undoing.by_path(facts.undos),
+        )  # fmt: skip
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(execution.run_to_end)
+            with anyio.move_on_after(self._limit):
+                await execution.ended.wait()
+            self.done.unasked = [] if self._stopped else execution.turnstile.remaining()
+            if execution.closing is None:
+                self.give_up()
+                execution.close(Stopped("cancelled"))
+            elif self._stopped:
+                said = f"up to {self._stopped!r}, where the replay was stopped"
+                self.done.end = f"everything recorded fits {said}"
+            else:
+                _judge(self.done, facts, execution.closing)
+            answered()
+            tasks.cancel_scope.cancel()
+
+    def give_up(self) -> None:
+        """The code does not come to its next durable call, and nobody waits for it any longer."""
+        line = self._standing.line()
+        self.done.difference = _unknown(self._run, self.done, self._limit, line)
+
+    def _observe(self, execution: Execution, progress: Progress) -> None:
         if progress.kind == "replay":
-            done.calls.append((progress.path, "error" if progress.failed else "value"))
-        if not watch(progress):
-            stopped = progress.path
+            self.done.calls.append((progress.path, "error" if progress.failed else "value"))
+        if not self._watch(progress):
+            self._stopped = progress.path
             execution.close(Stopped("cancelled"))
-
-    standing = Standing()
-    execution = Execution(
-        around=_nothing_but_reading(store, observe), definition=standing.seen(definition),
-        run_id=run, instance=facts.start.instance, epoch=0, journal=facts.journal(), args=args,
-        kwargs=kwargs, origin=facts.start.first(), forks=facts.start.forks,
-        version=facts.start.workflow_version, cancel=facts.cancel,
-        undos=undoing.by_path(facts.undos),
-    )  # fmt: skip
-
-    def run_out() -> None:
-        done.unasked = execution.turnstile.remaining()
-        done.difference = _unknown(run, done, limit, standing.line())
-        execution.close(Stopped("cancelled"))
-
-    await _run_within(limit, execution, run_out)
-    assert execution.closing is not None
-    if done.difference:
-        return done
-    if stopped:
-        done.end = f"everything recorded fits up to {stopped!r}, where the replay was stopped"
-        return done
-    done.unasked = execution.turnstile.remaining()
-    _judge(done, facts, execution.closing)
-    return done
-
-
-async def _run_within(
-    limit: float | None, execution: Execution, run_out: Callable[[], None]
-) -> None:
-    async def watch(seconds: float) -> None:
-        await anyio.sleep(seconds)
-        if execution.closing is None:
-            run_out()
-
-    async with anyio.create_task_group() as tasks:
-        if limit is not None:
-            tasks.start_soon(watch, limit)
-        await execution.run_to_end()
-        tasks.cancel_scope.cancel()
 
 
 def _unknown(run: str, done: Replay, limit: float | None, line: str) -> str:

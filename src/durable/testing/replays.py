@@ -9,7 +9,9 @@ from typing import Any
 
 import anyio
 
-from durable.client import Client, archives
+from durable.client import archives
+from durable.client.apart import compare_apart
+from durable.client.replaying import subject
 from durable.decorators import WorkflowFunction
 from durable.errors import DurableError, UsageError
 
@@ -61,9 +63,10 @@ async def _difference(path: Path, workflow: WorkflowFunction[Any, Any] | None) -
         archive = archives.read(content)
     except UsageError as e:
         raise UsageError(f"{path}: {e.message}", hint=e.hint) from e
-    client = Client(await archives.unpacked(archive))
+    store = await archives.unpacked(archive)
     try:
-        done = await client.replay(archive.run, workflow)
+        facts, definition = await subject(store, archive.run, workflow)
+        done = await compare_apart(store, archive.run, facts, definition)
     except DurableError as e:
         return e.message
     if not done.difference:

@@ -13,11 +13,15 @@ def sweep(commands: Commands) -> None:
 
 
 def retry(commands: Commands) -> None:
-    _choosing(command(commands, "retry", "repairing", "let failed runs go on from what failed"))
+    parser = command(commands, "retry", "repairing", "let failed runs go on from what failed")
+    _choosing(parser)
+    reason(parser)
 
 
 def restart(commands: Commands) -> None:
-    _choosing(command(commands, "restart", "repairing", "run again from the beginning"))
+    parser = command(commands, "restart", "repairing", "run again from the beginning")
+    _choosing(parser)
+    reason(parser)
 
 
 def _choosing(parser: Parser) -> None:
@@ -32,7 +36,6 @@ def _choosing(parser: Parser) -> None:
     parser.add_argument("--since", metavar="DURATION", help="runs that ended in the last 1d, 2h")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="only say which runs these are")
-    reason(parser)
 
 
 def fork(commands: Commands) -> None:
