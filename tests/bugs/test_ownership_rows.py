@@ -12,12 +12,16 @@ import pytest
 
 import durable
 from durable import current
+from durable.client import Client
 from durable.decorators import step, workflow
+from durable.errors import Conflict
 from durable.protocol import names
 from durable.protocol.records import Lease
 from durable.runtime.sweeper import Sweeper
-from durable.store.memory import Call, Fault
+from durable.store import Store
+from durable.store.memory import Call, Fault, MemoryBackend
 from durable.testing import crash_at_every_call, environment
+from durable.testing.virtual import virtual_system
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
 from tests.virtual_time import virtual_seconds
@@ -244,6 +248,49 @@ async def test_b23_a_crash_is_healed_within_the_ttl_whatever_the_step_may_take()
 
         assert await w.result("r") == "done"
         assert w.store.now() - died <= TTL + MARGIN + SWEEP
+
+
+async def test_b85_fifty_starts_of_one_id_at_once_are_one_run() -> None:
+    """B85: from five processes; one body runs, all are told its value, other input is refused."""
+    told: list[str] = []
+    async with world() as w:
+        await w.process()
+
+        async def start_ten() -> None:
+            client = Client(Store(MemoryBackend(w.bucket), system=virtual_system(len(told))))
+            async with anyio.create_task_group() as tasks:
+                for _ in range(10):
+                    tasks.start_soon(start_one, client)
+
+        async def start_one(client: Client) -> None:
+            handle = await client.start(one.options(id="x"), "a", 5.0)
+            told.append(await handle.result(timeout=60))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(start_ten)
+
+        assert told == ["a"] * 50
+        assert bodies == {"a": 1}
+        with pytest.raises(Conflict):
+            await Client(w.store).start(one.options(id="x"), "b", 5.0)
+
+
+async def test_b86_another_workflow_under_a_used_id_damages_nothing() -> None:
+    """B86: it is refused, and the first run goes on after its worker's death, as what it was."""
+    async with world() as w:
+        first = await w.process()
+        await w.start("x", one, "a", 30.0)
+        await w.until(lambda: bodies["a"] == 1)
+        before = w.there()
+        with pytest.raises(Conflict):
+            await Client(w.store).start(typed.options(id="x"), 3)
+        assert [name for name in w.there() if name not in before] == []
+        first.kill()
+        await w.process()
+
+        assert await w.result("x") == "a"
+        assert bodies["a"] == 2
 
 
 def test_b22_a_crash_between_two_records_of_one_fact_doubles_nothing() -> None:
