@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from durable import Queue, step, workflow
+from durable import Queue, sleep, step, workflow
 from durable.client import Client, purging
 from durable.client.consistency import YOUNG, RunsExamination
 from durable.client.load import look_at_load
@@ -16,6 +16,7 @@ from durable.doctor.roles import judge
 from durable.errors import NotFound
 from durable.protocol import names, records
 from durable.protocol.records import Attention, Marker, Pending, Presence, Timer
+from durable.runtime.worker import Worker
 from durable.store import Store
 from durable.store.memory import Bucket, MemoryBackend
 
@@ -86,6 +87,32 @@ async def test_a_run_that_nobody_would_look_at_is_woken(store: Store) -> None:
         assert (repaired.level, "repaired" in repaired.found) == ("note", True)
         assert [f.level for f in await examined(store)] == ["ok"]
         assert str(await handle.status()) == "waiting"
+
+
+@workflow(name="doctored.sleeps")
+async def sleeps(seconds: float) -> str:
+    await sleep(seconds)
+    return "rested"
+
+
+async def test_a_parked_run_whose_timer_is_gone_is_woken(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its wait is recorded, so it looks parked; but nothing would ever wake it."""
+    monkeypatch.setenv("DURABLE_ALWAYS_PARK", "1")
+    served = {sleeps.name: sleeps.definition}
+    async with Client(store) as client:
+        handle = await client.start(sleeps.options(id="x"), 3 * YOUNG)
+        await Worker(store, served).run(until_idle=True)
+        assert [f.level for f in await examined(store)] == ["ok"]  # two periods have passed
+        await _drop(store, "timers/")
+        assert str(await handle.status()) == "parked"
+
+        (found,) = await examined(store, repair=True)
+
+        assert (found.check, found.level) == ("lost", "note")
+        await Worker(store, served).run(until_idle=True)
+        assert await handle.result(timeout=0) == "rested"
 
 
 async def test_a_run_that_is_just_being_started_is_left_alone(store: Store, bucket: Bucket) -> None:

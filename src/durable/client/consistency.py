@@ -20,8 +20,8 @@ from durable.errors import NeedsAttention
 from durable.protocol import moments, names, records
 from durable.protocol.records import Attention, History, Result, Start
 from durable.protocol.singletons import ending
-from durable.runtime import flags, markers
-from durable.runtime.facts import CorruptFact, decode_result
+from durable.runtime import flags, markers, timers
+from durable.runtime.facts import CorruptFact, decode_result, load
 from durable.runtime.reading import record
 from durable.store import Store, Stored
 
@@ -163,12 +163,25 @@ class RunsExamination:
     async def _look_at_unfinished(self, run: _Run, start: Start, hinted: set[str]) -> None:
         if run.id in hinted or start.created >= self._since - YOUNG:
             return
-        if not (await reading.read_status(self._store, run.id, start)).interrupted:
+        if not await self._is_lost(run.id, start):
             return  # it went on meanwhile
         self._lost.runs.append(run.id)
         if self._repair:
             token = self._store.system.token
             await markers.wake(self._store, run.id, start, nonce=token)
+
+    async def _is_lost(self, run: str, start: Start) -> bool:
+        """Whether it is still not over, and there is still no hint of any kind.
+
+        A status does not tell: a run whose wait has begun is parked, also if its timer is gone.
+        """
+        status = await reading.read_status(self._store, run, start)
+        if status.interrupted or status != "parked":
+            return status.interrupted
+        facts = await load(self._store, run)
+        if facts is None or facts.start.instance != start.instance or facts.result is not None:
+            return False
+        return await timers.newest(self._store, run, start, facts.waits) is None
 
     async def _look_at_orphans(self, run: _Run, start: Start, ended: set[tuple[str, str]]) -> None:
         for instance, objects in run.objects.items():

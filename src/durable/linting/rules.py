@@ -110,7 +110,10 @@ _RULES = (
     ),
     Rule(
         "DUR011", "sleeps in memory, and again on each replay", "durable.sleep",
-        ("time.sleep", "asyncio.sleep", "anyio.sleep", "anyio.sleep_until", "trio.sleep"),
+        (
+            "time.sleep", "asyncio.sleep", "anyio.sleep", "anyio.sleep_until",
+            "anyio.sleep_forever", "trio.sleep", "trio.sleep_until", "trio.sleep_forever",
+        ),
     ),
 )  # fmt: skip
 
