@@ -10,13 +10,13 @@ Two ways of counting:
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple, TypeVar
 
 import anyio
+import msgspec
 
 from durable import step, workflow
 from durable.client import Client
@@ -328,7 +328,7 @@ async def idling() -> dict[str, Count]:
 async def parking(runs: int = 20) -> dict[str, Count]:
     """The same beside runs that wait for a human, since their input does not fit the code."""
     backend = BilledBackend()
-    other = {resting.name: dataclasses.replace(measured.definition, name=resting.name)}
+    other = {resting.name: msgspec.structs.replace(measured.definition, name=resting.name)}
     async with client_of(backend) as client, worker_of(client.store, runs, other):
         handles = [await client.start(resting, 0.0) for _ in range(runs)]
         await anyio.sleep(SETTLED)

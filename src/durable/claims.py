@@ -7,18 +7,18 @@ never wrong about the writer itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from durable import catalog
-from durable.protocol import primitives, records, texts
+from durable.protocol import primitives, records
 from durable.protocol.primitives import CLAIMS, ValueRecord
 from durable.store import Store, Stored, Written
 from durable.system import label as own_label
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """A claim as it stands.
 
     Attributes:
@@ -34,8 +34,7 @@ class Claim:
     age: float
 
 
-@dataclass(frozen=True)
-class ClaimResult(Claim):
+class ClaimResult(Claim, frozen=True):
     """What came of claiming.
 
     Attributes:
@@ -63,7 +62,7 @@ async def claim(store: Store, key: str, value: object, *, label: str | None = No
     nonce = store.system.token()
     record = ValueRecord(
         key, primitives.encode_value(value, what=f"the value of claim {key!r}"), nonce,
-        own_label() if label is None else texts.check(label, "label"), store.now(),
+        own_label() if label is None else label, store.now(),
     )  # fmt: skip
     answer = await store.create(name, records.encode(record), nonce=nonce)
     if isinstance(answer, Written):

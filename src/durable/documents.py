@@ -7,12 +7,13 @@ again with what they wrote; so of any number of concurrent changes none is lost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from durable import catalog
 from durable.catalog import Contention
-from durable.protocol import primitives, records, texts
+from durable.protocol import primitives, records
 from durable.protocol.primitives import DOCS, KEEP, ValueRecord
 from durable.store import Store, Stored, Written
 from durable.system import label as own_label
@@ -20,8 +21,7 @@ from durable.system import label as own_label
 __all__ = ["KEEP", "Document", "Snapshot", "of_stored"]
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """A document as it stood when it was read.
 
     Attributes:
@@ -54,7 +54,7 @@ class Document:
     def __init__(self, store: Store, key: str, *, label: str | None = None) -> None:
         self._store = store
         self._key = key
-        self._label = own_label() if label is None else texts.check(label, "label")
+        self._label = own_label() if label is None else label
         self._name = primitives.object_name(DOCS, key)
 
     @property

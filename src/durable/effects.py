@@ -29,8 +29,7 @@ from durable.store import Store, Stored, Written
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Effect:
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One key, in one store.
 
     Attributes:

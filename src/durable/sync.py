@@ -23,7 +23,6 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from dataclasses import dataclass
 from datetime import datetime
 from typing import (
     TYPE_CHECKING,
@@ -387,8 +386,7 @@ def _own(place: object, fn: Callable[[T], U], item: T) -> U:
 # -- the blocking client -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Answer(Generic[T]):
+class Answer(msgspec.Struct, Generic[T], frozen=True):
     """What comes back from the event loop.
 
     RunCancelled is no Exception: raised in a portal's task, it would end the portal.
@@ -490,17 +488,17 @@ if TYPE_CHECKING:
         def version(self) -> str: ...
         @property
         def queue(self) -> str: ...
-        def result(self, timeout: Duration | None = None) -> R: ...
+        def result(self, timeout: float | None = None) -> R: ...
         @overload
         def cancel(
-            self, *, reason: str = "", wait: Literal[False] = False, timeout: Duration | None = None
+            self, *, reason: str = "", wait: Literal[False] = False, timeout: float | None = None
         ) -> async_client.CancelAnswer: ...
         @overload
         def cancel(
-            self, *, reason: str = "", wait: Literal[True], timeout: Duration | None = None
+            self, *, reason: str = "", wait: Literal[True], timeout: float | None = None
         ) -> async_client.Ended: ...
         def cancel(
-            self, *, reason: str = "", wait: bool = False, timeout: Duration | None = None
+            self, *, reason: str = "", wait: bool = False, timeout: float | None = None
         ) -> async_client.CancelAnswer | async_client.Ended: ...
         def send(
             self, name: str, value: object = None, *, key: str | None = None
@@ -639,7 +637,7 @@ if TYPE_CHECKING:
             label: str | None = None,
             state_fn: Callable[[Any], Any] | None = None,
             waiting: bool = False,
-            timeout: Duration = WAIT_DEFAULT,
+            timeout: float = WAIT_DEFAULT,
         ) -> contextlib.AbstractContextManager[Lease]: ...
 
     class Repair:

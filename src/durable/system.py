@@ -12,7 +12,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 # CLOCK_BOOTTIME counts suspend, CLOCK_MONOTONIC on Linux does not; on macOS CLOCK_MONOTONIC does.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -44,8 +45,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_tokens.clear)  # parent and child must never share one
 
 
-@dataclass(frozen=True)
-class System:
+class System(msgspec.Struct, frozen=True):
     """Clocks and chance of one process.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -82,7 +81,7 @@ async def test_b01_a_restart_under_the_same_host_name_is_a_stranger() -> None:
         for name in [n for n in w.there() if n.startswith("presence/")]:
             w.bucket.drop(name)
         second = await w.process()
-        second.worker.options = dataclasses.replace(second.worker.options, label="w1")
+        second.worker.options = msgspec.structs.replace(second.worker.options, label="w1")
 
         await w.until(lambda: bodies["a"] == 2)
         assert w.store.now() - died <= TTL + MARGIN + SWEEP
@@ -311,7 +310,7 @@ def test_b13_wall_clocks_two_days_apart_rob_nobody() -> None:
         def skewed() -> Any:
             shift = next(shifts)
             system = make()
-            return dataclasses.replace(system, wall=lambda: system.wall() + shift)
+            return msgspec.structs.replace(system, wall=lambda: system.wall() + shift)
 
         world_of._system = skewed  # type: ignore[method-assign]  # other clocks for its machines
         env.crash_worker()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from durable.configuration import code_version, settings
@@ -85,11 +86,9 @@ def test_code_version_follows_the_source(tmp_path: Path) -> None:
 
 def loaded(folder: Path, body: str) -> Definition:
     """A definition whose function lives in a file of that folder."""
-    import dataclasses
-
     folder.mkdir(exist_ok=True)
     (folder / "shop.py").write_text(f"def f():\n    return {body}\n")
     scope: dict[str, object] = {"__name__": "shop"}
     code = compile((folder / "shop.py").read_text(), str(folder / "shop.py"), "exec")
     exec(code, scope)
-    return dataclasses.replace(checkout.definition, fn=scope["f"])  # type: ignore[arg-type]  # made from text
+    return msgspec.structs.replace(checkout.definition, fn=scope["f"])  # type: ignore[arg-type]  # made from text

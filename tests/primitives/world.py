@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import anyio
 import msgspec
@@ -52,7 +52,7 @@ class World:
         self._seed += 1
         process = Process()
         system = virtual_system(self._seed)
-        system = replace(system, boot=lambda: anyio.current_time() + process.slept)
+        system = msgspec.structs.replace(system, boot=lambda: anyio.current_time() + process.slept)
         backend = MemoryBackend(self.bucket, faults=process.decide)
         backend.pace = REMOTE_PACE  # the promised times are those of a bucket
         store = Store(backend, system=system, patience=patience)

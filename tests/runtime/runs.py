@@ -38,15 +38,19 @@ def a_step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     def decorate(fn: Callable[..., Any]) -> Any:
         made = step(name=named(fn), **options)(fn)
-        object.__setattr__(made.definition, "name", fn.__name__)
+        made.definition = msgspec.structs.replace(made.definition, name=fn.__name__)
         return made
 
     return decorate if fn is None else decorate(fn)
 
 
-def a_workflow(fn: Callable[..., Any]) -> Any:
+def a_workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """`@workflow` for functions inside tests."""
-    return workflow(name=named(fn))(fn)
+
+    def decorate(fn: Callable[..., Any]) -> Any:
+        return workflow(name=named(fn), **options)(fn)
+
+    return decorate if fn is None else decorate(fn)
 
 
 @dataclass

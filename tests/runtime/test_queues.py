@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
 
 import anyio
+import msgspec
 import pytest
 
 from durable import Queue, sleep
@@ -442,7 +442,7 @@ def test_two_workflows_give_one_queue_the_same_limits() -> None:
         "none": Queue("three", debounce="5s"),
     }
     of = {
-        name: dataclasses.replace(single.definition, name=name, queue="three", limits=queue)
+        name: msgspec.structs.replace(single.definition, name=name, queue="three", limits=queue)
         for name, queue in given.items()
     }
     right = {name: of[name] for name in ("few", "same")}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from durable import current, every, sleep
@@ -54,7 +54,7 @@ async def report_2() -> str:
 
 def alone(definition: WorkflowDefinition) -> dict[str, WorkflowDefinition]:
     """What a worker serves that was deployed with this version only."""
-    return {definition.name: dataclasses.replace(definition, others=())}
+    return {definition.name: msgspec.structs.replace(definition, others=())}
 
 
 async def test_each_version_goes_on_with_its_own_runs() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 import durable
 from durable import Fatal, Queue, gather, step, workflow
@@ -459,5 +459,5 @@ def code(**changed: WorkflowFunction[..., Any]) -> dict[str, Any]:
     """What a worker serves: all of these, some in another version (by the name to serve it by)."""
     served = {name: d for name, d in workflows().items() if name.startswith("sim.")}
     for name, function in changed.items():
-        served[f"sim.{name}"] = dataclasses.replace(function.definition, name=f"sim.{name}")
+        served[f"sim.{name}"] = msgspec.structs.replace(function.definition, name=f"sim.{name}")
     return served

@@ -314,7 +314,7 @@ def test_crash_at_each_write(backend: str) -> None:
 def test_the_type_is_checked_at_the_sender(backend: str) -> None:
     """A sender that has the code is told at once that the value does not fit."""
 
-    @a_workflow
+    @a_workflow(events={"approval": Approval})
     async def flow() -> int:
         return int((await wait_event("approval")).limit)
 
@@ -330,7 +330,6 @@ def test_the_type_is_checked_at_the_sender(backend: str) -> None:
             assert await handle.send("approval", Approval("ann", 7)) == "accepted"
             assert await w.result("r") == 7
 
-    object.__setattr__(flow.definition, "events", {"approval": Approval})
     run(backend, main)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import os
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import msgspec
 
 from durable.cli import exits, loops, output
 from durable.cli.interrupts import asked_to_stop
@@ -53,7 +53,7 @@ def worker(arguments: argparse.Namespace) -> int:
             hint="name a TARGET, or put `targets` into [tool.durable] of pyproject.toml",
         )
     store = open_store(found.store)
-    options = dataclasses.replace(
+    options = msgspec.structs.replace(
         options,
         version=arguments.code_version or code_version(suited.values()),
         runtime_folder=locks.runtime_folder(store.backend.lock_folder, os.environ),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,8 +28,7 @@ from durable.store import Refused, Store, Stored
 COPIES_AT_ONCE = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Copy:
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
     """What the folder of a new instance is to hold.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from urllib.parse import unquote
@@ -22,8 +21,7 @@ _attention = msgspec.json.Decoder(Attention)
 _history = msgspec.json.Decoder(History)
 
 
-@dataclass(frozen=True)
-class RunSummary:
+class RunSummary(msgspec.Struct, frozen=True):
     """One line of a list of runs.
 
     Attributes:
@@ -38,7 +36,7 @@ class RunSummary:
     instance: str
     started: float
     ended: float | None = None
-    tags: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class RunList:
@@ -192,8 +190,7 @@ def queue_of(marker: str) -> str:
     return unquote(marker.split("/", 2)[1])
 
 
-@dataclass(frozen=True)
-class PlaceInLine:
+class PlaceInLine(msgspec.Struct, frozen=True):
     """A run that waits for a slot of its queue, and the hint that says so."""
 
     queue: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote
+
+import msgspec
 
 from durable.errors import LeaseTaken, NotFound
 from durable.protocol import moments, names, singletons
@@ -15,8 +16,7 @@ from durable.runtime import singletons as locks
 from durable.store import Store, Stored
 
 
-@dataclass(frozen=True)
-class LockSummary:
+class LockSummary(msgspec.Struct, frozen=True):
     """The lock of a singleton as it stands.
 
     Attributes:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
+import msgspec
+
 from durable.errors import UsageError
 from durable.protocol import names
 from durable.protocol.names import check_id
@@ -16,8 +18,7 @@ from durable.runtime.starting import announce
 from durable.store import Store
 
 
-@dataclass(frozen=True)
-class QueueSummary:
+class QueueSummary(msgspec.Struct, frozen=True):
     """A queue as it stands. Times are seconds since the epoch, UTC.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, Self, TypeVar
 from urllib.parse import unquote
 
@@ -60,8 +59,7 @@ class Status(str):
         return status
 
 
-@dataclass(frozen=True)
-class StepSummary:
+class StepSummary(msgspec.Struct, frozen=True):
     """One recorded call of a run.
 
     Attributes:
@@ -344,8 +342,7 @@ def name_of(path: str) -> str:
 # -- workers ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class WorkerSummary:
+class WorkerSummary(msgspec.Struct, frozen=True):
     """A worker as others see it.
 
     Attributes:

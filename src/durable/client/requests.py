@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -17,8 +16,7 @@ from durable.runtime.starting import random_id
 from durable.system import System
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A run as asked for."""
 
     run: str
@@ -33,7 +31,7 @@ class Request:
         start = msgspec.structs.replace(
             self.start, created=now, debounce=debounce, deadline=deadline
         )
-        return replace(self, start=start)
+        return msgspec.structs.replace(self, start=start)
 
 
 def build(

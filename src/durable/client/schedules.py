@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, ParamSpec, TypeVar
 
@@ -29,8 +28,7 @@ BACKFILL_MAX = 1000  # ticks at once
 _decoder = msgspec.json.Decoder(ScheduleRecord)
 
 
-@dataclass(frozen=True)
-class ScheduleSummary:
+class ScheduleSummary(msgspec.Struct, frozen=True):
     """A schedule as it stands. Times are seconds since the epoch, UTC.
 
     Attributes:

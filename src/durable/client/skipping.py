@@ -6,8 +6,9 @@ end at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from durable.client.requests import Request
 from durable.protocol.records import Holder, LockRecord
@@ -15,8 +16,7 @@ from durable.runtime import admission, singletons
 from durable.store import Store
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(msgspec.Struct, frozen=True):
     """The outcome of a run that never began, because another run of its singleton went on.
 
     False as a condition.

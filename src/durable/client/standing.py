@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from durable.runtime.definitions import WorkflowDefinition
 
@@ -27,7 +29,7 @@ class Standing:
             self._call = awaited = fn(*args, **kwargs)
             return await awaited
 
-        return replace(definition, fn=call)
+        return msgspec.structs.replace(definition, fn=call)
 
     def line(self) -> str:
         """The innermost line in the workflow's file that is being awaited: `flow.py:7`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from durable.errors import InvalidDefinition
 from durable.protocol.records import Start
@@ -52,7 +53,7 @@ def beside_others(definition: WorkflowDefinition) -> WorkflowDefinition:
     there = _registry.get((WorkflowDefinition, definition.name))
     if not isinstance(there, WorkflowDefinition):
         return definition
-    known = (dataclasses.replace(there, others=()), *there.others)
+    known = (msgspec.structs.replace(there, others=()), *there.others)
     for other in known:
         if other.version == definition.version:
             _check_same(other, definition)
@@ -60,7 +61,7 @@ def beside_others(definition: WorkflowDefinition) -> WorkflowDefinition:
         other for other in known
         if other.version != definition.version and not _same_source(other.fn, definition.fn)
     )  # fmt: skip
-    return dataclasses.replace(definition, others=others)
+    return msgspec.structs.replace(definition, others=others)
 
 
 def _check_same(other: Definition, definition: Definition) -> None:

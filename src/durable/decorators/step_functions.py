@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Coroutine
@@ -52,9 +51,9 @@ class StepFunction(Durable[P, R_co]):
             other._key = key
         if attempts is not None:
             retry = msgspec.structs.replace(self.definition.retry, attempts=attempts)
-            other.definition = dataclasses.replace(other.definition, retry=retry)
+            other.definition = msgspec.structs.replace(other.definition, retry=retry)
         if timeout is not None:
-            other.definition = dataclasses.replace(other.definition, timeout=limit(timeout))
+            other.definition = msgspec.structs.replace(other.definition, timeout=limit(timeout))
         return other
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R_co]:
@@ -211,7 +210,7 @@ def _with_undo(
                 hint=f"give it the parameters {definition.signature}, and `result` if it needs "
                 "to know what the step returned",
             ) from None
-    return dataclasses.replace(definition, undo=action)
+    return msgspec.structs.replace(definition, undo=action)
 
 
 def _ways_to_call(signature: inspect.Signature) -> list[tuple[list[None], dict[str, None]]]:

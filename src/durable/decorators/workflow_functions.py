@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import typing
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal, Protocol, cast, get_args, overload
+
+import msgspec
 
 from durable.decorators.describing import describe, length, limit
 from durable.decorators.functions import Awaited, Durable, P, R, R_co, only_in_threads, plain
@@ -74,13 +75,13 @@ class WorkflowFunction(Durable[P, R_co]):
             name, limits = _queue(queue)
             if queue == other.definition.queue:  # its own by name has its own limits
                 limits = other.definition.limits
-            other.definition = dataclasses.replace(other.definition, queue=name, limits=limits)
+            other.definition = msgspec.structs.replace(other.definition, queue=name, limits=limits)
         if priority is not None:
             other.priority = check_priority(priority)
         if tags is not None:
             other.tags = dict(tags)
         if timeout is not None:
-            other.definition = dataclasses.replace(other.definition, timeout=limit(timeout))
+            other.definition = msgspec.structs.replace(other.definition, timeout=limit(timeout))
         if detached is not None:
             other.detached = detached
         if dedup_key is not None:

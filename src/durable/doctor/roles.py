@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from durable.doctor.findings import Finding
 
 
-@dataclass(frozen=True)
-class Persona:
+class Persona(msgspec.Struct, frozen=True):
     """Somebody who uses the store.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from durable import catalog
 from durable.protocol import primitives
@@ -11,8 +12,7 @@ from durable.protocol.primitives import LeaseRecord
 from durable.store import Stored
 
 
-@dataclass(frozen=True)
-class LeaseEntry:
+class LeaseEntry(msgspec.Struct, frozen=True):
     """A lease as it stands.
 
     Attributes:
@@ -37,8 +37,7 @@ class LeaseEntry:
     ttl: float
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """The lease was not acquired: somebody holds it. False as a condition.
 
     Attributes:
@@ -51,8 +50,7 @@ class Taken:
         return False
 
 
-@dataclass(frozen=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """What a `state_fn` returns when there is nothing left to do: the lease stays as it is.
 
     False as a condition.

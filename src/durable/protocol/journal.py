@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from durable.protocol.attempts import Tried
 from durable.protocol.records import Attempt, Epoch, Seen, Slept, Step, Take, Wait
 
@@ -155,8 +157,7 @@ def seen(steps: Iterable[Step]) -> dict[str, Seen]:
     }
 
 
-@dataclass(frozen=True)
-class Suspicion:
+class Suspicion(msgspec.Struct, frozen=True):
     """How likely it is that resuming this run kills the process that does.
 
     Attributes:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+import msgspec
 
 from durable.errors import InvalidDefinition, UsageError
 from durable.protocol import durations, moments
@@ -29,8 +30,7 @@ ATTEMPT_EVERY = "10s"
 LOCK_PATH = "lock"  # of the wait; calls have an ordinal or a key in their path
 
 
-@dataclass(frozen=True)
-class Singleton:
+class Singleton(msgspec.Struct, frozen=True):
     """That runs of a workflow share a lock. Made by `singleton`, which checks it.
 
     Attributes:

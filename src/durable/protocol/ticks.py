@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import msgspec
 
@@ -55,8 +54,7 @@ def next_fire(record: ScheduleRecord) -> float:
     return tick + schedules.delay(record.schedule, record.name, tick)
 
 
-@dataclass(frozen=True)
-class Due:
+class Due(msgspec.Struct, frozen=True):
     """Ticks to decide on.
 
     Attributes:

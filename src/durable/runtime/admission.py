@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import msgspec
+
 from durable.errors import RunCancelled, SingletonTaken
 from durable.protocol import failures, moments, singletons
 from durable.protocol.failures import Failure
@@ -26,8 +28,7 @@ from durable.runtime.slots import HeldSlot, Slots
 from durable.store import Store
 
 
-@dataclass(frozen=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """Its code may go on.
 
     Attributes:
@@ -39,21 +40,18 @@ class Admitted:
     place: Place | None = None
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A run's place among those of a limited queue that go on."""
 
     slots: Slots
     held: HeldSlot
 
 
-@dataclass(frozen=True)
-class Queued:
+class Queued(msgspec.Struct, frozen=True):
     """It stands in line for a slot."""
 
 
-@dataclass(frozen=True)
-class Turned:
+class Turned(msgspec.Struct, frozen=True):
     """The run is over, and its code never began."""
 
     failure: Failure | None = None

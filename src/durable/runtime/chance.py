@@ -9,8 +9,9 @@ replay, as is the order of outcomes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 
 class Share(NamedTuple):
@@ -25,8 +26,7 @@ class Share(NamedTuple):
     heir: str
 
 
-@dataclass(frozen=True)
-class Chance:
+class Chance(msgspec.Struct, frozen=True):
     """The chance of one execution.
 
     Attributes:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from durable.errors import StoreError
 from durable.protocol.failures import Failure
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """An outcome to record: the workflow function returned or raised, or its time `ran_out`.
 
     `cancelled`: the run was to be cancelled, and `RunCancelled` left the function.
@@ -23,8 +20,7 @@ class Finished:
     cancelled: bool = False
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(msgspec.Struct, frozen=True):
     """A human or other code must decide; nothing is recorded (see records.Attention)."""
 
     reason: str
@@ -41,15 +37,13 @@ def corrupt(said: str, path: str = "") -> Attention:
     return Attention("corrupt", said, hint, path)
 
 
-@dataclass(frozen=True)
-class LateRecord:
+class LateRecord(msgspec.Struct, frozen=True):
     """A dead owner's record landed after this owner's list: list again under a new epoch."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class Stopped:
+class Stopped(msgspec.Struct, frozen=True):
     """Interrupted from outside; the run goes on elsewhere.
 
     `why`: `drain`, `lease` (lost), `taken` (by force, from its live holder), `store` (a write was
@@ -62,8 +56,7 @@ class Stopped:
     error: StoreError | None = None
 
 
-@dataclass(frozen=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True):
     """Everything in it waits: it goes on at `due`, or when it is woken before.
 
     Attributes:

@@ -14,7 +14,6 @@ burst on one key, which a bucket allows one write a second, does not form a line
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -131,8 +130,7 @@ def _in_the_place_of(there: Start, asked: Start) -> Start:
 # -- beginning ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """The run is not the one any more whose facts were read."""
 
 
@@ -159,8 +157,7 @@ async def close(store: Store, run: str, start: Start) -> Start | Parked | Change
         await contention.lost()
 
 
-@dataclass(frozen=True)
-class Closed:
+class Closed(msgspec.Struct, frozen=True):
     """The run is not held back any more, and whoever closed it had its marker."""
 
 

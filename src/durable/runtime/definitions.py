@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 from durable.protocol import names
 from durable.protocol.queues import Queue
@@ -23,8 +24,7 @@ OnCrashLoop = Literal["attention", "fail"]
 CLEANUP_TIMEOUT = 300.0  # seconds; see WorkflowDefinition
 
 
-@dataclass(frozen=True, kw_only=True)
-class Definition:
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """A function as decorated.
 
     Attributes:
@@ -45,8 +45,7 @@ class Definition:
         return self.hints.get("return")
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepDefinition(Definition):
+class StepDefinition(Definition, frozen=True, kw_only=True):
     """A step and its options.
 
     Attributes:
@@ -58,7 +57,7 @@ class StepDefinition(Definition):
         undo: what takes the step back if the run does not complete.
     """
 
-    retry: Retry = field(default_factory=Retry)
+    retry: Retry = msgspec.field(default_factory=Retry)
     check_args: bool = True
     timeout: float | None = None
     heartbeat_timeout: float | None = None
@@ -68,8 +67,7 @@ class StepDefinition(Definition):
     durability: Durability = "each"
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkflowDefinition(Definition):
+class WorkflowDefinition(Definition, frozen=True, kw_only=True):
     """A workflow and its options.
 
     Attributes:
@@ -96,7 +94,7 @@ class WorkflowDefinition(Definition):
     singleton: Singleton | None = None
     limits: Queue | None = None
     label: str = ""
-    events: Mapping[str, object] = field(default_factory=dict)
+    events: Mapping[str, object] = msgspec.field(default_factory=dict)
     cleanup_timeout: float = CLEANUP_TIMEOUT
     on_crash_loop: OnCrashLoop = "attention"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.abc
+import msgspec
 
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.records import Lease, Start
@@ -21,8 +21,7 @@ from durable.store import Refused, Store, Written
 from durable.system import always_park, boot_id, label, process_id, watches
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker works.
 
     Attributes:
@@ -49,18 +48,18 @@ class Options:
     queues: tuple[str, ...] = ("default",)
     concurrency: int = 100
     threads: int = 40
-    terms: Terms = field(default_factory=lambda: Terms.of(TTL_DEFAULT))
+    terms: Terms = msgspec.field(default_factory=lambda: Terms.of(TTL_DEFAULT))
     grace: float = 8.0
     version: str = ""
-    label: str = field(default_factory=label)
+    label: str = msgspec.field(default_factory=label)
     runtime_folder: Path | None = None
     renew_in_thread: bool = True
     polls: bool = True
     schedules: bool = True
     observe: Callable[[str, Progress], None] = lambda run, progress: None
-    always_park: bool = field(default_factory=always_park)
+    always_park: bool = msgspec.field(default_factory=always_park)
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
-    watch: bool = field(default_factory=watches)
+    watch: bool = msgspec.field(default_factory=watches)
 
 
 class Identity:

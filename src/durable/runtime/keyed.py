@@ -13,7 +13,6 @@ Why a late start cannot slip in: a claim moves on only when its run carries the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -32,8 +31,7 @@ Begin = Callable[[Store, str, Start], Awaitable[Written | Refused]]
 _claim = msgspec.json.Decoder(KeyClaim)
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """What starts have in common that give one run.
 
     Attributes:

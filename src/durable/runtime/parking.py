@@ -21,11 +21,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import anyio
+import msgspec
 
 from durable.runtime.closing import Closing, Parked
 from durable.runtime.news import News
@@ -37,8 +37,7 @@ PATIENCE = 10.0  # seconds that a wait may take in place
 ROUNDING = 1e-6  # seconds; a timer so short may end without the clock having moved at all
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """A durable wait that is standing.
 
     Attributes:

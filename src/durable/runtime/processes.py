@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.to_process
 import msgspec
 
 from durable.errors import InvalidArguments, InvalidDefinition, ProcessDied
@@ -91,13 +90,13 @@ async def run(around: Surroundings, call: StepCall[Any], current: Current) -> ms
 
 
 async def _ask(call: StepCall[Any], job: Job, attempt: int) -> Answer:
+    from anyio import to_process  # imports subprocess and pickle, which few programs need
+
     # The caller has a place among the processes: the pool need not count them again.
     limiter = anyio.CapacityLimiter(1)
     try:
         with at_work():
-            data = await anyio.to_process.run_sync(
-                child.work, job, cancellable=True, limiter=limiter
-            )
+            data = await to_process.run_sync(child.work, job, cancellable=True, limiter=limiter)
     except anyio.BrokenWorkerProcess as e:
         raise ProcessDied(
             f"the child process of attempt {attempt} of step {call.name!r} ended before it "

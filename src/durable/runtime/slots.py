@@ -23,8 +23,7 @@ FIRST_PENDING = 50  # looked at in one go
 _STRANGER = Slot("", "", "", 0.0, "")  # what is no slot keeps its place occupied
 
 
-@dataclass(frozen=True)
-class HeldSlot:
+class HeldSlot(msgspec.Struct, frozen=True):
     """A slot that names the run we carry."""
 
     index: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -47,8 +46,7 @@ def own_body(definition: StepDefinition) -> Callable[..., Any]:
     return definition.fn
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What every execution of one worker shares.
 
     Attributes:
@@ -70,7 +68,7 @@ class Surroundings:
     trusted: Callable[[], bool]
     steps: anyio.CapacityLimiter
     workflows: anyio.CapacityLimiter
-    processes: anyio.CapacityLimiter = field(default_factory=_as_many_as_cores)
+    processes: anyio.CapacityLimiter = msgspec.field(default_factory=_as_many_as_cores)
     observe: Callable[[str, Progress], None] = lambda run, progress: None
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
     replay_only: bool = False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from threading import Event
 from typing import Any, TypeVar
 
 import anyio
+import msgspec
 
 from durable.errors import RunCancelled
 from durable.runtime import cleanup
@@ -25,8 +25,7 @@ class Unwinding(BaseException):
     """Raised in threads of a run that goes on elsewhere; user code must let it pass."""
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     """Durable work that a thread waits for."""
 
     work: Callable[[], Coroutine[Any, Any, None]]

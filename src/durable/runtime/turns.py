@@ -9,11 +9,11 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from durable.system import thread_id
 
@@ -71,8 +71,7 @@ def _asyncio_task() -> object:
         return None
 
 
-@dataclass(frozen=True)
-class Requests:
+class Requests(msgspec.Struct, frozen=True):
     """The native cancellations that an asyncio task had at some moment.
 
     Whoever cancelled may take it back, as `asyncio.timeout` does when its block ends.

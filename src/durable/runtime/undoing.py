@@ -11,7 +11,6 @@ can be undone even if its code cannot go on.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -109,7 +108,7 @@ class Undoing:
         if takes_result(action, definition):
             kwargs["result"] = self._result(undo.path, definition)
         timeout = self.limit if action.timeout is None else action.timeout
-        action = dataclasses.replace(
+        action = msgspec.structs.replace(
             action, timeout=timeout, check_args=False, undo=None, durability="each"
         )
         return UndoCall(scope, action, args, kwargs, FOLDER + undo.path)

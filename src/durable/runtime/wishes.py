@@ -16,8 +16,7 @@ from durable.runtime.scopes import Scope
 Key = tuple[str, str]  # name and key of an event
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a call comes to.
 
     Attributes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
+
+import msgspec
 
 from durable import every
 from durable.client import Client
@@ -95,7 +96,7 @@ async def ticks_of_many_workers(world: World) -> None:
 async def ticks_by_code(world: World) -> None:
     """The schedule stands in the code: each worker declares it."""
     code = flows.code()
-    code["sim.tick"] = dataclasses.replace(code["sim.tick"], schedule=every("7s"))
+    code["sim.tick"] = msgspec.structs.replace(code["sim.tick"], schedule=every("7s"))
     world.fleet(2, code)
     await ticked(world, "sim.tick", 2)
 
