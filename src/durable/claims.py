@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from durable import catalog
-from durable.protocol import primitives, records
+from durable.protocol import primitives, records, texts
 from durable.protocol.primitives import CLAIMS, ValueRecord
 from durable.store import Store, Stored, Written
 from durable.system import label as own_label
@@ -62,7 +62,7 @@ async def claim(store: Store, key: str, value: object, *, label: str | None = No
     nonce = store.system.token()
     record = ValueRecord(
         key, primitives.encode_value(value, what=f"the value of claim {key!r}"), nonce,
-        own_label() if label is None else label, store.now(),
+        own_label() if label is None else texts.check(label, "label"), store.now(),
     )  # fmt: skip
     answer = await store.create(name, records.encode(record), nonce=nonce)
     if isinstance(answer, Written):

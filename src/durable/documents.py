@@ -13,7 +13,7 @@ import msgspec
 
 from durable import catalog
 from durable.catalog import Contention
-from durable.protocol import primitives, records
+from durable.protocol import primitives, records, texts
 from durable.protocol.primitives import DOCS, KEEP, ValueRecord
 from durable.store import Store, Stored, Written
 from durable.system import label as own_label
@@ -54,7 +54,7 @@ class Document:
     def __init__(self, store: Store, key: str, *, label: str | None = None) -> None:
         self._store = store
         self._key = key
-        self._label = own_label() if label is None else label
+        self._label = own_label() if label is None else texts.check(label, "label")
         self._name = primitives.object_name(DOCS, key)
 
     @property

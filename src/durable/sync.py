@@ -488,17 +488,17 @@ if TYPE_CHECKING:
         def version(self) -> str: ...
         @property
         def queue(self) -> str: ...
-        def result(self, timeout: float | None = None) -> R: ...
+        def result(self, timeout: Duration | None = None) -> R: ...
         @overload
         def cancel(
-            self, *, reason: str = "", wait: Literal[False] = False, timeout: float | None = None
+            self, *, reason: str = "", wait: Literal[False] = False, timeout: Duration | None = None
         ) -> async_client.CancelAnswer: ...
         @overload
         def cancel(
-            self, *, reason: str = "", wait: Literal[True], timeout: float | None = None
+            self, *, reason: str = "", wait: Literal[True], timeout: Duration | None = None
         ) -> async_client.Ended: ...
         def cancel(
-            self, *, reason: str = "", wait: bool = False, timeout: float | None = None
+            self, *, reason: str = "", wait: bool = False, timeout: Duration | None = None
         ) -> async_client.CancelAnswer | async_client.Ended: ...
         def send(
             self, name: str, value: object = None, *, key: str | None = None
@@ -637,7 +637,7 @@ if TYPE_CHECKING:
             label: str | None = None,
             state_fn: Callable[[Any], Any] | None = None,
             waiting: bool = False,
-            timeout: float = WAIT_DEFAULT,
+            timeout: Duration = WAIT_DEFAULT,
         ) -> contextlib.AbstractContextManager[Lease]: ...
 
     class Repair:

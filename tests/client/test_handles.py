@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
+from typing import Any
+
 import anyio
 import pytest
 
@@ -60,6 +64,42 @@ async def test_waiting_costs_reads_alone(bucket: Bucket, client: Client) -> None
         await handle.result(timeout=0.01)
 
     assert set(bucket.calls) == {"read"}
+
+
+@pytest.mark.parametrize("timeout", [-1, math.nan, "soon", True])
+async def test_a_timeout_that_is_none_is_refused(
+    bucket: Bucket, client: Client, timeout: Any
+) -> None:
+    """Before anything is asked for; lengths of time may be text, as everywhere."""
+    handle = await client.start(checkout.options(id="x"), "A-1")
+    before = len(bucket.log)
+
+    with pytest.raises(UsageError, match="duration"):
+        await handle.result(timeout=timeout)
+    with pytest.raises(UsageError, match="duration"):
+        await handle.cancel(wait=True, timeout=timeout)
+    assert len(bucket.log) == before
+    with pytest.raises(TimeoutError):
+        await handle.result(timeout="0s")
+
+
+@pytest.mark.parametrize("reason", [5, None, "\udc80", "x" * 5000])
+async def test_a_reason_that_no_record_can_keep_is_refused(
+    bucket: Bucket, client: Client, reason: Any
+) -> None:
+    """Before it is written: nobody could read it, and the run would need attention."""
+    handle = await client.start(checkout.options(id="x"), "A-1")
+    before = len(bucket.log)
+
+    with pytest.raises(UsageError, match="reason"):
+        await handle.cancel(reason=reason)
+    if reason is not None:  # that is the label by default
+        for word in (partial(client.claim, "key", 1), partial(client.lease, "key")):
+            with pytest.raises(UsageError, match="label"):
+                await word(label=reason)
+        with pytest.raises(UsageError, match="label"):
+            client.doc("key", label=reason)
+    assert len(bucket.log) == before
 
 
 async def test_a_failed_run_raises_the_rebuilt_error(client: Client) -> None:

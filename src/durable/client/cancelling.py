@@ -6,6 +6,7 @@ from typing import Literal
 
 from durable.client import reading
 from durable.errors import NotFound
+from durable.protocol import texts
 from durable.runtime import asking
 from durable.store import Store
 
@@ -20,7 +21,9 @@ async def request(store: Store, run: str, instance: str, reason: str = "") -> Ca
 
     Raises:
         NotFound: the id does not stand for this instance any more.
+        UsageError: the reason cannot be kept.
     """
+    texts.check(reason, "reason")
     if await reading.read_result(store, run, instance) is not None:
         return "finished"
     start = await reading.read_start(store, run)

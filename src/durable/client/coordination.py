@@ -18,6 +18,8 @@ from durable.errors import UsageError
 from durable.leases import Lease, LeaseHolder, Leases, Refuse, Taken
 from durable.leases.holder import WAIT_DEFAULT, StateFn, Wanted
 from durable.loops import io_thread
+from durable.protocol import durations, texts
+from durable.protocol.durations import Duration
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import CLAIMS, DOCS
 from durable.store import Store
@@ -128,7 +130,7 @@ class Coordination:
             Conflict: no effect of that key is under way.
             InvalidArguments: the value cannot be stored.
         """
-        effect = Effect(store=self.store, key=key, label=by or own_label())
+        effect = Effect(store=self.store, key=key, label=texts.check(by, "by") or own_label())
         await effect.settle(value, happened=happened)
 
     def doc(self, key: str, *, label: str | None = None) -> Document:
@@ -179,7 +181,7 @@ class Coordination:
         label: str | None = None,
         state_fn: StateFn | None = None,
         waiting: bool = False,
-        timeout: float = WAIT_DEFAULT,
+        timeout: Duration = WAIT_DEFAULT,
     ) -> AbstractAsyncContextManager[Lease]:
         """Hold a lease for as long as an `async with` block lasts.
 
@@ -192,7 +194,7 @@ class Coordination:
             label: as of `lease`.
             state_fn: as of `lease`.
             waiting: wait while somebody else holds it.
-            timeout: seconds to wait at most.
+            timeout: how long to wait at most: seconds, a timedelta or text such as "1h30m".
 
         Raises:
             LeaseTaken: somebody else holds it.
@@ -202,4 +204,4 @@ class Coordination:
             UsageError: the client is closed, or the ttl too short.
         """
         wanted = Wanted(key, ttl, label, state_fn)
-        return self._holder.hold(wanted, waiting=timeout if waiting else 0)
+        return self._holder.hold(wanted, waiting=durations.seconds(timeout) if waiting else 0)

@@ -12,7 +12,8 @@ from durable.client.cancelling import CancelAnswer
 from durable.client.reading import Status, StepSummary
 from durable.client.sending import SendAnswer
 from durable.errors import DurableError, NeedsAttention, RunCancelled, RunFailed, UsageError
-from durable.protocol import failures, records, values
+from durable.protocol import durations, failures, records, values
+from durable.protocol.durations import Duration
 from durable.protocol.failures import Failure
 from durable.protocol.records import Result, Start
 from durable.runtime.definitions import WorkflowDefinition
@@ -71,34 +72,37 @@ class Handle(Generic[R]):
     def __repr__(self) -> str:
         return f"<handle of run {self._run!r}, workflow {self.workflow}>"
 
-    async def result(self, timeout: float | None = None) -> R:
+    async def result(self, timeout: Duration | None = None) -> R:
         """What the workflow returned; waits for it.
 
         Of a singleton with `on_conflict="skip"` it may be `Skipped`; of one that joined another
         run it is what that run returned.
 
         Args:
-            timeout: seconds to wait at most; 0 looks once, None waits for ever.
+            timeout: how long to wait at most: seconds, a timedelta or text such as "1h30m"; 0
+                looks once, None waits for ever.
 
         Raises:
             RunFailed: the workflow raised; `__cause__` is its error, rebuilt.
             RunCancelled: the run was cancelled.
             NeedsAttention: it waits for a human or for other code.
             TimeoutError: it is not over yet; `status` tells how it stands.
+            UsageError: the timeout cannot be read.
             StoreUnavailable: the store does not answer.
         """
-        return outcome_of(self, await recorded(self, timeout))
+        seconds = None if timeout is None else durations.seconds(timeout)
+        return outcome_of(self, await recorded(self, seconds))
 
     @overload
     async def cancel(
-        self, *, reason: str = "", wait: Literal[False] = False, timeout: float | None = None
+        self, *, reason: str = "", wait: Literal[False] = False, timeout: Duration | None = None
     ) -> CancelAnswer: ...
     @overload
     async def cancel(
-        self, *, reason: str = "", wait: Literal[True], timeout: float | None = None
+        self, *, reason: str = "", wait: Literal[True], timeout: Duration | None = None
     ) -> Ended: ...
     async def cancel(
-        self, *, reason: str = "", wait: bool = False, timeout: float | None = None
+        self, *, reason: str = "", wait: bool = False, timeout: Duration | None = None
     ) -> CancelAnswer | Ended:
         """Ask for the run to be cancelled. Asked again, it is the same request.
 
@@ -108,7 +112,7 @@ class Handle(Generic[R]):
         Args:
             reason: for people; of several requests the first counts.
             wait: until the run is over.
-            timeout: seconds to wait at most.
+            timeout: how long to wait at most.
 
         Returns:
             `requested`, or `finished` if the run was over before. With `wait`, what it came to:
@@ -119,11 +123,13 @@ class Handle(Generic[R]):
             NeedsAttention: with `wait`: it waits for a human or for other code.
             TimeoutError: it is not over yet; the request stands.
             StoreUnavailable: the request may stand or not; ask again.
+            UsageError: the timeout cannot be read, or the reason not be kept.
         """
+        seconds = None if timeout is None else durations.seconds(timeout)
         answer = await cancelling.request(self._store, self._run, self._start.instance, reason)
         if not wait:
             return answer
-        return (await recorded(self, timeout)).status
+        return (await recorded(self, seconds)).status
 
     async def send(self, name: str, value: object = None, *, key: str | None = None) -> SendAnswer:
         """Send an event to the run, for `wait_event(name)` there.

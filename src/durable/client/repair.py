@@ -15,7 +15,7 @@ from durable.client.replaying import LIMIT, Replay, compare, subject
 from durable.decorators import WorkflowFunction, code_for
 from durable.errors import Conflict, LeaseTaken, NeedsAttention
 from durable.protocol import instances as rules
-from durable.protocol import names, records
+from durable.protocol import names, records, texts
 from durable.protocol.records import Result, Start
 from durable.runtime import flags, locks, markers
 from durable.runtime.children import Started
@@ -330,8 +330,9 @@ def _taken(run: str) -> Conflict:
 
 
 def _said(verb: str, by: str, reason: str) -> str:
-    who = by or f"{_user()} on {label()}"
-    return f"{verb} by {who}" + (f": {reason}" if reason else "")
+    who = texts.check(by, "by") or f"{_user()} on {label()}"
+    why = texts.check(reason, "reason")
+    return f"{verb} by {who}" + (f": {why}" if why else "")
 
 
 def _user() -> str:

@@ -18,7 +18,7 @@ from durable.leases.entries import Refuse, Taken
 from durable.leases.lease import Lease
 from durable.leases.upkeep import Upkeep
 from durable.loops import IoThread, io_thread
-from durable.protocol import primitives, records
+from durable.protocol import primitives, records, texts
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import KEEP, LEASES, LeaseRecord
 from durable.store import Refused, Store, Stored
@@ -73,7 +73,7 @@ class LeaseHolder:
         key, ttl, label, state_fn = wanted
         token = self._store.system.token()
         terms = ttl if isinstance(ttl, Terms) else Terms.of(ttl)
-        label = own_label() if label is None else label
+        label = own_label() if label is None else texts.check(label, "label")
 
         def next_record(stored: Stored | None) -> LeaseRecord | Taken | Refuse:
             now, boot = self._store.now(), self._store.backend.boot

@@ -11,6 +11,8 @@ import anyio
 from durable.client import Client, Handle
 from durable.client.requests import Request
 from durable.decorators import WorkflowFunction
+from durable.protocol import durations
+from durable.protocol.durations import Duration
 from durable.runtime.identity import Options
 from durable.store import Store
 from durable.testing import sources
@@ -31,8 +33,9 @@ class TestHandle(Handle[R]):
         super().__init__(handle._store, handle._run, handle._start, handle._definition)
         self._news = news
 
-    async def result(self, timeout: float | None = None) -> R:
-        until = math.inf if timeout is None else anyio.current_time() + timeout
+    async def result(self, timeout: Duration | None = None) -> R:
+        seconds = math.inf if timeout is None else durations.seconds(timeout)
+        until = anyio.current_time() + seconds
         while True:
             since = self._news()
             try:
@@ -40,7 +43,7 @@ class TestHandle(Handle[R]):
             except TimeoutError:
                 if anyio.current_time() >= until:
                     raise TimeoutError(
-                        f"run {self.id!r} is not over after {timeout:g} s of virtual time"
+                        f"run {self.id!r} is not over after {seconds:g} s of virtual time"
                     ) from None
             with anyio.move_on_after(until - anyio.current_time()):
                 await since.wait()
