@@ -227,8 +227,8 @@ async def test_a_step_cannot_be_started(bucket: Bucket, client: Client) -> None:
 
 
 async def test_tags_that_are_no_text_write_nothing(bucket: Bucket, client: Client) -> None:
-    """Tags are checked with the arguments."""
-    with pytest.raises(UsageError, match="tags are text"):
+    """Tags are checked where they are written, so children's and ticks' runs have none either."""
+    with pytest.raises(UsageError, match="a tag must be text"):
         await client.start(checkout.options(tags={"n": 1}), "A-1")  # type: ignore[dict-item]  # wrong on purpose
 
     assert names_in(bucket) == []

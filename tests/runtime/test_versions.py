@@ -11,7 +11,7 @@ from durable import current, every, sleep
 from durable.client import Client
 from durable.client.load import look_at_load
 from durable.decorators import step, workflow, workflows
-from durable.errors import InvalidDefinition
+from durable.errors import InvalidDefinition, InvalidId, UsageError
 from durable.runtime.definitions import WorkflowDefinition, shown
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
@@ -163,6 +163,30 @@ def test_one_version_is_defined_once() -> None:
 
         @workflow(name="versions-test billing", version="1")
         async def again() -> None: ...
+
+
+@pytest.mark.parametrize("version", [2, None, "a\nb", "x" * 300])
+def test_a_version_that_no_record_can_keep_is_refused(version: Any) -> None:
+    """Where it is written: a number, as versions often are, would have made runs unreadable."""
+    with pytest.raises(InvalidId, match="the version"):
+        workflow(name="versions-test bad", version=version)(note.definition.fn)
+
+
+def test_pinning_is_a_yes_or_a_no() -> None:
+    """It is stored with each run."""
+    with pytest.raises(InvalidDefinition, match="pinned='3'"):
+        workflow(name="versions-test bad", version="3", pinned="3")(note.definition.fn)  # type: ignore[call-overload]  # wrong on purpose
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tags": {"n": 1}}, {"tags": {1: "n"}}, {"tags": 5}, {"priority": "1"}, {"priority": 1.5}],
+    ids=repr,
+)
+def test_options_that_no_record_can_keep_are_refused(options: dict[str, Any]) -> None:
+    """Whoever starts the run: a client, a parent, a schedule."""
+    with pytest.raises(UsageError, match=r"a tag|tags|priority"):
+        plain.options(**options)
 
 
 def test_pinning_needs_a_version() -> None:

@@ -65,7 +65,7 @@ def build(
         workflow=definition.name, input=msgspec.Raw(encoded), instance=random_id(system),
         nonce=system.token(), queue=definition.queue, version=version,
         workflow_version=definition.version, pinned=definition.pinned,
-        tags=_checked_tags(workflow.tags),
+        tags=dict(workflow.tags),
         lock=definition.lock(args, kwargs), priority=workflow.priority,
         limited=definition.is_limited, label=definition.label, dedup_key=workflow.dedup_key,
         debounce=definition.debounced(workflow.debounce_key, 0.0),
@@ -112,11 +112,3 @@ def _digest(encoded: msgspec.Raw, definition: WorkflowDefinition) -> str:
     signature, hints = definition.signature, definition.hints
     args, kwargs = values.decode_call(encoded, signature, hints, name=definition.name)
     return digests.of_call(definition.name, signature, args, kwargs, hints)
-
-
-def _checked_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    checked = dict(tags)
-    for text in [*checked, *checked.values()]:
-        if type(text) is not str:
-            raise UsageError(f"tags are text, not {type(text).__name__}")
-    return checked

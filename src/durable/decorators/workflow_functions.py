@@ -13,7 +13,7 @@ from durable.decorators.describing import describe, length, limit
 from durable.decorators.functions import Awaited, Durable, P, R, R_co, only_in_threads, plain
 from durable.decorators.registry import beside_others, register
 from durable.errors import InvalidDefinition, NotInWorkflow, UsageError
-from durable.protocol import values
+from durable.protocol import texts, values
 from durable.protocol.names import check_id
 from durable.protocol.queues import Queue, check_priority
 from durable.protocol.retries import Duration
@@ -79,7 +79,7 @@ class WorkflowFunction(Durable[P, R_co]):
         if priority is not None:
             other.priority = check_priority(priority)
         if tags is not None:
-            other.tags = dict(tags)
+            other.tags = texts.check_tags(tags)
         if timeout is not None:
             other.definition = msgspec.structs.replace(other.definition, timeout=limit(timeout))
         if detached is not None:
@@ -280,7 +280,7 @@ def workflow(
         definition = WorkflowDefinition(
             **describe(fn, name, "workflow"), queue=in_queue, limits=limits,
             timeout=limit(timeout),
-            schedule=schedule, events=dict(events or {}), singleton=alone, label=label,
+            schedule=schedule, events=_events(events), singleton=alone, label=label,
             cleanup_timeout=length(cleanup_timeout, "cleanup_timeout"),
             version=version, pinned=pinned, on_crash_loop=_checked(on_crash_loop),
         )  # fmt: skip
@@ -288,6 +288,10 @@ def workflow(
         for event, kind in definition.events.items():
             check_id(event, what="name of an event")
             values.check_annotation(kind, f"event {event!r} of workflow {definition.name}")
+        if version != "":
+            check_id(version, what="version")
+        if not isinstance(pinned, bool):
+            raise InvalidDefinition(f"pinned={pinned!r}: write True or False")
         if pinned and not version:
             raise InvalidDefinition(
                 f"workflow {definition.name} is pinned to no version", hint='add version="..."'
@@ -305,6 +309,14 @@ def _queue(queue: str | Queue) -> tuple[str, Queue | None]:
         return queue.name, queue
     check_id(queue, what="queue")
     return queue, None
+
+
+def _events(events: Mapping[str, object] | None) -> dict[str, object]:
+    if events is not None and not isinstance(events, Mapping):
+        raise UsageError(
+            f"events must be a dict, not {type(events).__name__}", hint='write events={"paid": int}'
+        )
+    return dict(events or {})
 
 
 def _checked(on_crash_loop: OnCrashLoop) -> OnCrashLoop:

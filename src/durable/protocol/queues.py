@@ -145,8 +145,11 @@ def check_priority(priority: int) -> int:
     """A priority that names can hold.
 
     Raises:
-        UsageError: it is out of range.
+        UsageError: it is out of range, or no whole number.
     """
+    given: object = priority  # callers may not be type-checked
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise UsageError(f"priority={given!r}: write a whole number")
     if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
         raise UsageError(
             f"priority={priority!r}: from -{PRIORITY_MAX} (first) to {PRIORITY_MAX} (last)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from durable.errors import UsageError
@@ -19,7 +20,7 @@ def check(text: str, what: str) -> str:
         UsageError: it is no text, not valid Unicode, or longer than 4 KiB.
     """
     given: object = text  # callers may not be type-checked
-    if not isinstance(given, str):
+    if not isinstance(given, str) or type(given) is not str:  # others have no place in JSON
         raise UsageError(f"{what} must be text, not {type(given).__name__}")
     try:
         size = len(given.encode())
@@ -28,3 +29,17 @@ def check(text: str, what: str) -> str:
     if size > BYTES_MAX:
         raise UsageError(f"{what} takes {size} bytes; at most {BYTES_MAX} are kept")
     return given
+
+
+def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """The same tags, if a record can keep them.
+
+    Raises:
+        UsageError: they are no dict of texts.
+    """
+    given: object = tags  # callers may not be type-checked
+    if not isinstance(given, Mapping):
+        raise UsageError(f"tags must be a dict, not {type(given).__name__}")
+    for text in [*given, *given.values()]:
+        check(text, "a tag")
+    return dict(given)
