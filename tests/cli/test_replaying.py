@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -325,20 +326,26 @@ def test_a_replay_stops_at_a_call(cli: Cli) -> None:
     assert "fail.1" not in done.out
 
 
+@pytest.mark.parametrize("kind", ["async", "sync"])
 @pytest.mark.parametrize("where", [["--until", "note"], []])
-def test_the_debugger_opens_in_the_workflow(folder: Path, where: list[str]) -> None:
-    """At the call that is named, or where the code parts from the record."""
-    (folder / "flow.py").write_text(DEBUGGED.format(call="note(word)"))
+def test_the_debugger_opens_in_the_workflow(folder: Path, where: list[str], kind: str) -> None:
+    """At the call that is named, or where the code parts from the record; in its own thread if
+    it is sync. From there it goes on line by line.
+    """
+    debugged = DEBUGGED if kind == "async" else re.sub("async |await ", "", DEBUGGED)
+    (folder / "flow.py").write_text(debugged.format(call="note(word)"))
     durable("run", "flow.py", "--id", "x", "--input", '["hi"]', folder=folder)
     if not where:
-        (folder / "flow.py").write_text(DEBUGGED.format(call="note(word + word)"))
+        (folder / "flow.py").write_text(debugged.format(call="note(word + word)"))
+    given = "p word\n" + ("n\np told\n" if where else "") + "c\n"
 
     done = durable(
-        "replay", "x", "--target", "flow.py", "--pdb", *where, folder=folder, given="p word\nc\n"
+        "replay", "x", "--target", "flow.py", "--pdb", *where, folder=folder, given=given
     )
 
     assert "'hi'" in done.out
-    assert "flow.py" in done.out
+    assert ("'told hi'" in done.out) == bool(where)
+    assert re.search(r"flow\.py\(1[01]\)noted\(\)", done.out)
     assert done.code == (0 if where else 6)
 
 
@@ -352,7 +359,8 @@ async def note(word: str) -> str:
 @workflow
 async def noted(word: str) -> str:
     said = await {call}
-    return said
+    told = "told " + said
+    return told
 """
 
 

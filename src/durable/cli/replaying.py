@@ -56,8 +56,7 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
 
 async def _replay(arguments: argparse.Namespace, known: Known) -> Replay:
     watch = Watcher(arguments.until, arguments.pdb)
-    limit = None if arguments.pdb else _limit(arguments)
-    done = await _replay_watched(arguments, known, watch, limit)
+    done = await _replay_watched(arguments, known, watch)
     if watch.left:
         return Replay(calls=done.calls, end="the debugger was left, and the replay with it")
     if arguments.until is not None and not watch.reached and not done.difference:
@@ -73,9 +72,8 @@ def _limit(arguments: argparse.Namespace) -> float:
     return LIMIT if arguments.timeout is None else durations.seconds(arguments.timeout)
 
 
-async def _replay_watched(
-    arguments: argparse.Namespace, known: Known, watch: Watch, limit: float | None
-) -> Replay:
+async def _replay_watched(arguments: argparse.Namespace, known: Known, watch: Watch) -> Replay:
+    limit = _limit(arguments)
     if Path(arguments.run).is_file():  # noqa: ASYNC240  # once, before anything runs
         archive = archives.read(Path(arguments.run).read_bytes())  # noqa: ASYNC240  # as above
         store = await archives.unpacked(archive)
@@ -84,9 +82,7 @@ async def _replay_watched(
         return await _replay_in(client.store, arguments.run, known, watch, limit)
 
 
-async def _replay_in(
-    store: Store, run: str, known: Known, watch: Watch, limit: float | None
-) -> Replay:
+async def _replay_in(store: Store, run: str, known: Known, watch: Watch, limit: float) -> Replay:
     facts = await reading.load(store, run)
     definition = code_for(known, facts.start)
     if definition is None:
@@ -96,8 +92,8 @@ async def _replay_in(
             hint=f"name the file or module: durable replay {run} --target ...",
             run=run,
         )
-    if limit is None:  # with the debugger, which has to be in the main thread
-        return await compare(store, run, facts, definition, watch=watch, limit=None)
+    if isinstance(watch, Watcher) and watch.pdb:  # here, where the terminal is
+        return await compare(store, run, facts, watch.seen(definition), watch=watch, limit=None)
     return await compare_apart(store, run, facts, definition, watch=watch, limit=limit)
 
 
