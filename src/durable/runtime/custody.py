@@ -17,6 +17,7 @@ from durable.runtime.execution import Execution
 from durable.runtime.facts import Facts
 from durable.runtime.lines import Lines
 from durable.runtime.markers import Held
+from durable.runtime.slots import HeldSlot, Slots
 from durable.runtime.solitude import Solitude
 from durable.runtime.surroundings import Surroundings
 from durable.store import Store
@@ -116,15 +117,21 @@ class Custody:
         slots = await self.lines.slots(start.queue, asked=asked)
         if slots is None:
             return
-        held = place.held if place is not None else None
-        if held is None:
-            held = (await slots.all()).held(self.run, start.instance)
+        held = place.held if place is not None else await self._listed_slot(slots, start)
         while held is not None:
             await slots.give_up(held, by=self.run)
             # Two may each have given the run one, and neither was to know. Of a run that is over
             # a dispatcher gives the other back.
-            listed = await slots.all() if stays else None
-            held = None if listed is None else listed.held(self.run, start.instance)
+            held = await self._listed_slot(slots, start) if stays else None
+
+    async def _listed_slot(self, slots: Slots, start: Start) -> HeldSlot | None:
+        """The slot that names this instance, if it is ours to give up.
+
+        Once the lease has run out the run may go on elsewhere, under that very slot, which its
+        new owner has written anew.
+        """
+        listed = await slots.all()
+        return listed.held(self.run, start.instance) if self.around.trusted() else None
 
     # -- the marker -------------------------------------------------------------------------------
 

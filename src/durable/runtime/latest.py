@@ -59,7 +59,9 @@ class Latest:
         self.pending = False
 
     async def write(self) -> None:
-        """Write the newest value now, if it is pending and we still hold the run.
+        """Write the newest value, if it is pending.
+
+        The store holds the write back while the lease is in doubt; whoever loses it is cancelled.
 
         Raises:
             StoreError: the store refuses it for good.
@@ -71,7 +73,7 @@ class Latest:
             return
         nonce = around.system.token()
         body = records.encode(self._make(value, nonce, around.store.now()))
-        while self.pending and around.trusted():
+        while self.pending:
             if self._generation:
                 written = await around.store.replace(
                     self._name, self._generation, body, nonce=nonce
