@@ -43,10 +43,34 @@ def test_doctor_prints_one_document(cli: Cli) -> None:
 
 def test_doctor_tries_the_default_store(cli: Cli, tmp_path: Path) -> None:
     """Without a URL it is the store that every other command uses."""
+    cli("init")
     done = cli("doctor", "--json")
 
+    assert done.code == 0
     assert done.document["store"] == "sqlite:///.durable/durable.db"
     assert (tmp_path / ".durable" / "durable.db").is_file()
+
+
+def test_doctor_makes_no_store(cli: Cli, tmp_path: Path) -> None:
+    """A mistyped path is refused as a bucket is that is not there."""
+    done = cli("doctor", "sqlite:///typo/shop.db")
+
+    assert done.code == 5
+    assert f"there is no store {tmp_path}/typo/shop.db" in done.out
+    assert done.out.splitlines()[-1] == "doctor: refused for reach"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_reports_a_file_that_is_no_store(cli: Cli, tmp_path: Path) -> None:
+    """It is a finding, as everything that keeps a store from being used."""
+    (tmp_path / "notes.db").write_text("no database, but long enough to be taken for one" * 40)
+
+    done = cli("doctor", "sqlite:///notes.db", "--json")
+
+    assert done.code == 5
+    finding = done.document["findings"][0]
+    assert (finding["check"], finding["level"]) == ("reach", "refused")
+    assert "is damaged or is no database" in finding["found"]
 
 
 def test_a_refused_store_ends_with_5(cli: Cli, server: Handle) -> None:
@@ -106,6 +130,7 @@ def test_nothing_of_google_is_needed_elsewhere(tmp_path: Path) -> None:
 
 def test_doctor_repairs_runs(cli: Cli) -> None:
     """With --runs the facts are walked; with --repair what is wrong is put right."""
+    cli("init")
     done = cli("doctor", "--repair", "--json")
 
     assert done.code == 0

@@ -13,8 +13,8 @@ from durable.cli import exits, output
 from durable.client.consistency import RunsExamination
 from durable.client.load import look_at_load
 from durable.configuration import settings
-from durable.doctor import Report, examine, platforms, roles
-from durable.errors import UsageError
+from durable.doctor import Finding, Report, examine, platforms, roles
+from durable.errors import StoreRefused, UsageError
 from durable.store.opening import open_store, parse_url
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def init(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         name = url if place is None else f"gs://{place.bucket}"
         _print_changes(name, created, changes)
-    report = anyio.run(_examine, url, place)
+    report = anyio.run(_examine, url, place, True)
     if arguments.json:
         output.document({"created": created, "changes": changes, **_document(report)})
     else:
@@ -67,7 +67,7 @@ def _prepare(
 async def _examine_all(arguments: argparse.Namespace, url: str) -> Report:
     """The store, who may do what with it, from where, and what is going on in it."""
     place = _place(url)
-    report = await _examine(url, place)
+    report = await _examine(url, place, create=False)
     report.findings += platforms.judge(os.environ)
     if place is not None and roles.were_tried(report.findings):
         report.findings.append(roles.judge(report.findings))
@@ -83,8 +83,11 @@ async def _examine_all(arguments: argparse.Namespace, url: str) -> Report:
     return report
 
 
-async def _examine(url: str, place: Place | None) -> Report:
-    store = open_store(url, patience=PATIENCE)
+async def _examine(url: str, place: Place | None, create: bool) -> Report:
+    try:
+        store = open_store(url, patience=PATIENCE, create=create)
+    except StoreRefused as e:
+        return Report(url, [Finding("reach", "refused", e.message, e.hint or "")])
     try:
         return await examine(store, url, place)
     finally:
