@@ -144,6 +144,15 @@ def parked_runs_keep_their_slots() -> Iterator[None]:
 
 
 @bug
+def who_slept_gives_up_what_slot_it_lists() -> Iterator[None]:
+    async def listed(self: Custody, slots: Slots, start: Any) -> HeldSlot | None:
+        return (await slots.all()).held(self.run, start.instance)
+
+    with replaced(Custody, "_listed_slot", listed):
+        yield
+
+
+@bug
 def rates_are_looked_at_and_not_counted() -> Iterator[None]:
     async def reserve(self: Slots, wanted: int) -> int:
         return wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from durable.client import Client
+from durable.testing.simulation.faults import Fault
 from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import World
 from tests.simulation import flows
@@ -167,4 +168,30 @@ async def queue_of_a_slow_good_bye(world: World) -> None:
     await begun(world, first, "narrow-0-of-run0")
     serving(world, "narrow")
     await world.start(flows.in_turn, "run1", 30)
+    await world.ended("run0", "run1")
+
+
+@scenario
+async def queue_of_a_slow_parking(world: World) -> None:
+    """A worker stops while it parks a run, and goes on when the run has bodies elsewhere.
+
+    For a while the store does not tell it that its lease is lost.
+    """
+    others = world.network.plan
+
+    def plan(sent: Sent) -> Fault | None:
+        its_lease = sent.who == first.machine.name and sent.name.startswith("workers/")
+        return "unsent" if its_lease and 15.0 < world.loop.now < 30.0 else others(sent)
+
+    def parks(sent: Sent) -> bool:
+        has_its_hint = any(name.startswith("timers/") for name in world.there())
+        return has_its_hint and sent.who == first.machine.name and sent.name.startswith("queues/")
+
+    world.network.plan = plan
+    befalls_first(world, parks, "pause_over")
+    first = world.worker(flows.code(), queues=("narrow",))
+    await world.start(shared.dozing, "run0", 40.0)
+    await begun(world, first, "dozing-1-of-run0")
+    serving(world, "narrow")
+    await world.start(flows.in_turn, "run1", 1)
     await world.ended("run0", "run1")
