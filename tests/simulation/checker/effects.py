@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 from tests.simulation.checker.case import Case, record
 
+DISTURBANCES = {"stopped", "suspended", "blocked", "killed", "cancelled"}  # of a process
+
 
 def a_key_means_one_run(case: Case) -> Iterator[str]:
     """Of the runs of a queue that carry one key, one goes on at a time."""
@@ -43,10 +45,12 @@ def effects_take_place_once(case: Case) -> Iterator[str]:
         if times > 1:
             yield f"the effect of {key!r} took place {times} times"
     told: dict[str, set[str]] = defaultdict(set)
+    happened = {fact.what.split()[0] for fact in case.by_kind["happened"]}
+    disturbed = case.by_kind["fault"] or happened & DISTURBANCES
     for fact in case.by_kind["guarded"]:
         if fact.told:
             told[fact.key].add(fact.told)
-        elif not case.by_kind["fault"]:
+        elif not disturbed:
             began = [f.at for f in case.by_kind["effect"] if f.key == fact.key]
             done = [f.at for f in case.by_kind["effected"] if f.key == fact.key]
             if began and done and done[0] < fact.at - 5.0:
