@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -291,6 +291,85 @@ def test_nested_timeouts(backend: str) -> None:
             await w.process()
             await w.start("r", flow)
             assert await w.result("r") == ["inner", "outer"]
+
+    run(backend, main)
+
+
+# -- several deadlines that have passed -----------------------------------------------------------
+
+
+async def _within(limit: float, wait: Callable[[], Awaitable[Any]]) -> str:
+    try:
+        async with timeout(limit):
+            await wait()
+    except WaitTimeout:
+        return "late"
+    return "in time"
+
+
+def test_block_that_ended_in_time_stays_so(backend: str) -> None:
+    """Its deadline passes while the run waits elsewhere, parked, and nothing recorded its end."""
+
+    @a_workflow
+    async def flow() -> list[str]:
+        async def twice() -> None:
+            await sleep(200)
+            await sleep(200)
+
+        return list(
+            await gather(
+                _within(600, lambda: sleep(480)),
+                _within(600, lambda: sleep(900)),
+                _within(600, twice),
+                _within(600, lambda: wait_event("soon")),
+            )
+        )
+
+    async def main() -> None:
+        async with world() as w:
+            await w.process()
+            await w.start("r", flow)
+            await virtual_seconds(300)
+            await _send(w, "soon")
+
+            assert await w.result("r") == ["in time", "late", "in time", "in time"]
+
+    run(backend, main)
+
+
+@pytest.mark.parametrize("away", [0, 300, 3000])
+def test_overdue_waits_are_over_in_the_order_of_their_deadlines(backend: str, away: float) -> None:
+    """However many have passed when somebody comes, it is as if somebody had been there."""
+
+    async def heard(seconds: float) -> str:
+        try:
+            await wait_event("never", timeout=seconds)
+        except WaitTimeout:
+            return "unheard"
+        return ""
+
+    @a_workflow
+    async def flow() -> list[Any]:
+        async def timer(seconds: float) -> float:
+            await sleep(seconds)
+            return seconds
+
+        return [
+            (await select(late=sleep(600), early=sleep(480), later=sleep(900)))[0],
+            (await select(late=sleep(600), early=heard(480), later=heard(900)))[0],
+            await map(timer, [600, 480, 900], enough=1),
+            await _within(600, lambda: select(a=wait_event("never"), b=sleep(480))),
+        ]
+
+    async def main() -> None:
+        async with world() as w:
+            process = await w.process()
+            await w.start("r", flow)
+            for _ in range(8):
+                await virtual_seconds(25)
+                if away:
+                    process = await pass_time(w, process, away)
+            assert await w.result("r") == ["early", "early", [480], "in time"]
 
     run(backend, main)
 

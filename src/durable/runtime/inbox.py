@@ -164,8 +164,9 @@ class Inbox:
 
     async def _run(self) -> None:
         try:
-            while self._performer.gate.guard() and (wish := self._next()) is not None:
-                await self._claim(wish)
+            with self._performer.turnstile.deciding():
+                while self._performer.gate.guard() and (wish := self._next()) is not None:
+                    await self._claim(wish)
         except StoreError as e:
             self._performer.gate.close(Stopped("store", error=e))
         finally:

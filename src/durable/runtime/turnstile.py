@@ -9,6 +9,9 @@ on their order. So the order is recorded (see durable.protocol.journal) and repe
   awaited, they start.
 - A call that was abandoned waits for its cancellation to come again. It may come from a timer of
   the user's, so what was recorded behind it, and what is recorded now, waits with it.
+- Waits whose deadlines have passed are over in the order of these, once nothing else is handed
+  over or started: a run that was away wakes to several, and what the code does behind the first
+  may end the others, as it would have done in time.
 - Between two hand-overs the run comes to rest: `TURNS` turns of the event loop pass, counted
   anew whenever the run makes a call, receives an outcome or ends a branch.
 
@@ -23,8 +26,9 @@ call and the reader of its outcome, 50 replayed in another order with 3 turns, 3
 
 from __future__ import annotations
 
+import contextlib
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import anyio
 
@@ -62,6 +66,9 @@ class Turnstile:
         self._known: dict[int, anyio.Event] = {}
         self._held: list[anyio.Event] = []
         self._settling: list[anyio.Event] = []
+        self._overdue: list[tuple[float, int, anyio.Event]] = []  # a heap
+        self._overdue_so_far = 0
+        self._deciding = 0
         self._start_dispatcher = start_dispatcher
         self._dispatching = False
         self._news = News()
@@ -115,7 +122,33 @@ class Turnstile:
         self._tell()
         return event
 
+    def overdue_turn(self, due: float) -> anyio.Event | None:
+        """The deadline of a wait has passed: it is over after all that were due before."""
+        if not self._dispatching:
+            return None
+        event = anyio.Event()
+        self._overdue_so_far += 1
+        heapq.heappush(self._overdue, (due, self._overdue_so_far, event))
+        self._tell()
+        return event
+
+    def give_up(self, event: anyio.Event) -> None:
+        """Nobody waits any more for that turn of a wait."""
+        self._overdue = [waiting for waiting in self._overdue if waiting[2] is not event]
+        heapq.heapify(self._overdue)
+
     # -- what else the run tells ------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def deciding(self) -> Iterator[None]:
+        """Something is under way that comes of one wait, and may end others."""
+        self._deciding += 1
+        try:
+            yield
+        finally:
+            self._deciding -= 1
+            if self._overdue:
+                self._tell()
 
     def moved(self) -> None:
         """The run made a call, received an outcome or ended a branch."""
@@ -157,7 +190,8 @@ class Turnstile:
         """The run is closed: every waiter goes on and finds that out."""
         for _, event in self._awaited:
             event.set()
-        for event in [*self._known.values(), *self._held, *self._settling]:
+        overdue = [event for *_, event in self._overdue]
+        for event in [*self._known.values(), *self._held, *self._settling, *overdue]:
             event.set()
 
     # -- the dispatcher ---------------------------------------------------------------------------
@@ -174,7 +208,10 @@ class Turnstile:
                     self._hand_over_next()
 
     def _pending(self) -> bool:
-        return bool(self._settling or self._recorded_is_due() or self._own_is_due() or self._held)
+        return bool(
+            self._settling or self._recorded_is_due() or self._own_is_due() or self._held
+            or self._wait_is_due()
+        )  # fmt: skip
 
     def _recorded_is_due(self) -> bool:
         return bool(self._awaited) and (
@@ -183,6 +220,9 @@ class Turnstile:
 
     def _own_is_due(self) -> bool:
         return self._next in self._known and not self._awaited and not self._uncancelled
+
+    def _wait_is_due(self) -> bool:
+        return bool(self._overdue) and not self._deciding
 
     def _passes_over(self) -> bool:
         """Whether the lowest recorded outcome is not awaited yet: another would go first."""
@@ -209,10 +249,12 @@ class Turnstile:
         elif self._own_is_due():
             self._known.pop(self._next).set()
             self._next += 1
-        else:
+        elif self._held:
             held, self._held = self._held, []
             for event in held:
                 event.set()
+        elif self._wait_is_due():
+            heapq.heappop(self._overdue)[2].set()
         self.activity += 1
 
     async def _rest(self) -> None:

@@ -121,6 +121,7 @@ class Waits:
                 branch, call.path, due, certain=True, why=f"until {moments.second(due)}"
             ):
                 await self._until(due, anyio.Event())
+            await self._in_turn(due)
             self.over(call)
             step = performer.recorder.outcome(call, "value")
             step.time = due  # so that live and replay agree on what `now()` is
@@ -164,17 +165,30 @@ class Waits:
                 await wish.decided.wait()
             else:
                 await self._until(wait.due, wish.decided)
-        self.over(call)
-        if not wish.decided.is_set():
-            if call.event is not None:
-                await self.inbox.list()  # of an event whose bell was lost nobody has told us
-            self.inbox.settle(wish, Answer("error", failure=call.timed_out(wait)))
+        if wait.due is not None and not wish.decided.is_set():
+            await self._in_turn(wait.due)
+        with self.performer.turnstile.deciding():
+            self.over(call)
+            if not wish.decided.is_set():
+                if call.event is not None:
+                    await self.inbox.list()  # of an event whose bell was lost nobody has told us
+                self.inbox.settle(wish, Answer("error", failure=call.timed_out(wait)))
 
     async def _until(self, due: float, decided: anyio.Event) -> None:
         """Until the store's clock says so, or the event is set."""
         while (left := due - self.now()) > 0 and not decided.is_set():
             with anyio.move_on_after(min(left, LONGEST)):
                 await decided.wait()
+
+    async def _in_turn(self, due: float) -> None:
+        """Until all waits are over that were due before this one, and what comes of them is."""
+        turnstile = self.performer.turnstile
+        event = turnstile.overdue_turn(due)
+        if event is not None:
+            try:
+                await event.wait()
+            finally:
+                turnstile.give_up(event)
 
     # -- for all ----------------------------------------------------------------------------------
 
