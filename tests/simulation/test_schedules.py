@@ -103,7 +103,7 @@ SEEDS_FOUND = [
     3011137,  # an owner that had slept gave up the slot under which the next one ran bodies
     3011591,  # the last published value was left out while the lease was in doubt
     3001553,  # the lease of a living worker was deleted by hand: its run may need a human
-    3018167,  # nobody knew of the effect of a machine that slept: judged as if nothing had gone wrong
+    3018167,  # an effect that a machine which slept had made was judged as undisturbed
 ]
 
 
