@@ -537,6 +537,7 @@ def test_a_run_that_is_purged_meanwhile_is_passed_over(folder: Path) -> None:
 
 
 ENDED = """
+import anyio
 from durable import sleep, step, workflow
 
 @step
@@ -545,6 +546,18 @@ async def one() -> None: ...
 @workflow(timeout="1ms")
 async def late() -> None:
     await one()
+
+@step(undo=one)
+async def kept() -> None: ...
+
+@step
+async def endless() -> None:
+    await anyio.sleep_forever()
+
+@workflow(timeout="500ms")
+async def undone() -> None:
+    await kept()
+    await endless()
 
 @workflow
 async def cancelled() -> None:
@@ -563,15 +576,16 @@ async def refused() -> None:
 
 def test_runs_that_their_own_code_did_not_end_fit(folder: Path) -> None:
     """Out of time, cancelled before they began, or kept off by a singleton: the calls that they
-    did not come to are no difference.
+    did not come to are no difference, nor is what was undone.
     """
     (folder / "ended.py").write_text(ENDED)
-    runs = ("late", "cancelled", "skipped", "refused")
+    runs = ("late", "cancelled", "skipped", "refused", "undone")
     for run in ("refused", "late", "cancelled", "skipped"):
         durable("start", f"ended.py:{run}", "--id", run, folder=folder)
     durable("start", "ended.py:skipped", "--id", "holder", folder=folder)
     durable("cancel", "cancelled", folder=folder)
     assert durable("worker", "ended.py", "--until-idle", folder=folder).code == 0
+    durable("run", "ended.py:undone", "--id", "undone", folder=folder)
     over = [
         run["run"]
         for run in durable("list", "--json", folder=folder).document["runs"]

@@ -149,7 +149,8 @@ async def _gc(arguments: argparse.Namespace, age: float) -> _Collected:
         collected = _Collected(runs=len({entry.run for entry in entries}))
         asks = sys.stdin.isatty() and not arguments.yes
         if entries and not arguments.json and (asks or arguments.dry_run):
-            selecting.preview([(e.run, e.workflow, e.status, e.ended, e.why) for e in entries])
+            last = {entry.run: entry for entry in entries}.values()
+            selecting.preview([(e.run, e.workflow, e.status, e.ended, e.why) for e in last])
         if arguments.dry_run:
             return collected
         if entries and asks and not arguments.json:

@@ -227,7 +227,8 @@ class Repair:
         Args:
             workflow: the code; default: what this process has under the run's workflow name.
             timeout: seconds after which the difference is unknown, because the code waits for
-                something that is not durable; None: it may last for ever.
+                something that is not durable; None: it may last for ever. Code that blocks the
+                event loop or swallows its cancellation keeps the caller longer.
 
         Raises:
             NotFound: there is no run of that id.

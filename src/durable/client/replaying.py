@@ -199,6 +199,9 @@ def _nothing_but_reading(store: Store, observe: Callable[[str, Progress], None])
 
 
 def _judge(done: Replay, facts: Facts, closing: Closing) -> None:
+    if facts.result is not None and _cut_short(facts.result):
+        # What was undone then, the code comes to once it has come to its own end.
+        done.unasked = [path for path in done.unasked if not path.startswith(undoing.FOLDER)]
     match closing:
         case Attention():
             done.difference = closing.message
