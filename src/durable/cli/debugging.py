@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import pdb as debugger  # noqa: T100  # what `replay --pdb` is for
 import sys
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
@@ -46,6 +47,7 @@ class Watcher:
     _entry: CodeType | None = None  # what calls the workflow's function
     _wanted: Progress | None = None  # sync code is to stop, because of this call
     _session: debugger.Pdb | None = None
+    _ended: threading.Event = field(default_factory=threading.Event)
 
     @property
     def left(self) -> bool:
@@ -64,9 +66,15 @@ class Watcher:
                 return fn(*args, **kwargs)
             finally:
                 sys.settrace(None)
+                self._ended.set()
 
         self._entry = call.__code__
         return msgspec.structs.replace(definition, fn=call)
+
+    def wait(self) -> None:
+        """Block until sync code is through where it was to stop: the replay may be over before."""
+        if self._wanted is not None or (self._session is not None and not self._is_async):
+            self._ended.wait()
 
     def __call__(self, progress: Progress) -> bool:
         if progress.kind not in _PARTS or self.left:
@@ -91,10 +99,10 @@ class Watcher:
         return self._look if followed and not _is_ours(frame) else None
 
     def _look(self, frame: FrameType, event: str, argument: object) -> Trace | None:
-        wanted, self._wanted = self._wanted, None
-        if wanted is None:
+        if self._wanted is None:
             return self._look
-        dispatch: Any = self._open(wanted, frame).trace_dispatch
+        dispatch: Any = self._open(self._wanted, frame).trace_dispatch
+        self._wanted = None  # now the session says that there is something to wait for
         trace: Trace | None = dispatch(frame, event, argument)
         return trace
 

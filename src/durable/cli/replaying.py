@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from durable.cli import exits, output, selecting, stores
 from durable.cli.debugging import Watcher
@@ -93,7 +94,9 @@ async def _replay_in(store: Store, run: str, known: Known, watch: Watch, limit: 
             run=run,
         )
     if isinstance(watch, Watcher) and watch.pdb:  # here, where the terminal is
-        return await compare(store, run, facts, watch.seen(definition), watch=watch, limit=None)
+        done = await compare(store, run, facts, watch.seen(definition), watch=watch, limit=None)
+        await anyio.to_thread.run_sync(watch.wait, abandon_on_cancel=True)
+        return done
     return await compare_apart(store, run, facts, definition, watch=watch, limit=limit)
 
 
