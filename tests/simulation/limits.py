@@ -54,6 +54,29 @@ async def overdue_parked(w: Witness, width: int) -> Any:
     return w.log
 
 
+@flow("sim.blocks")
+async def blocks(w: Witness, limit: float, naps: list[float]) -> Any:
+    """Side by side: what one comes to is known long before all have ended."""
+
+    async def block(seconds: float) -> str:
+        try:
+            async with durable.timeout(limit):
+                await durable.sleep(seconds)
+        except TimeoutError:
+            return w.got(f"{seconds} is late")
+        return w.got(f"{seconds} is in time")
+
+    await durable.gather(*[block(seconds) for seconds in naps])
+    w.got(await work("after"))
+    return w.log
+
+
+@scenario
+async def blocks_while_parked(world: World) -> None:
+    """Whoever wakes the run finds that several waits are over."""
+    await one(world, blocks, 30.0, [40.0, 24.0, 12.0])
+
+
 @scenario
 async def step_timeouts(world: World) -> None:
     await one(world, late_steps, 2)

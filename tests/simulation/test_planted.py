@@ -33,6 +33,7 @@ QUICK = [
     "a_key_is_looked_up_and_not_claimed",
     "an_outbox_is_emptied_whatever_is_in_it",
     "a_later_owner_knows_no_deadline",
+    "overdue_waits_end_as_they_stand_in_the_code",
 ]
 
 
