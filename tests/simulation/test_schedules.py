@@ -82,6 +82,7 @@ FOUND: list[tuple[str, int, Fault]] = [
     ("guarded_effects", 83, "refused"),  # a refused claim within a step that guards an effect
     ("lock_raises", 16, "refused"),  # a start that raised, waited for by the scenario
     ("ticks_half_started", 186, "pause_long"),  # a marker after the last worker, judged
+    ("queue_of_a_slow_parking", 130, "late_crash"),  # a slot given up as its owner knew it, judged
 ]
 
 

@@ -71,7 +71,10 @@ def bodies_need_their_slot(case: Case, instance: Instance) -> Iterator[str]:
 
 
 def slots_are_taken_from_nobody(case: Case) -> Iterator[str]:
-    """A slot of a run that goes on is given up by the worker that has the run, if by anybody."""
+    """A slot of a run that goes on is given up by a worker that had the run under it, if by any.
+
+    As it stands: a later owner of the run relies on it only once it has written it anew.
+    """
     holders = _holders(case)
     all_stays = [(n, s) for _, n, facts in _slots(case) for s in stays(facts)]
     for queue, name, facts in _slots(case):
@@ -86,7 +89,7 @@ def slots_are_taken_from_nobody(case: Case) -> Iterator[str]:
                 n != name and _owner(record(s.since)) == owner and s.covers(fact.order)
                 for n, s in all_stays
             )
-            if not doubled and not _had(holders.get(owner[0], []), fact):
+            if not doubled and not _had(holders.get(owner[0], []), fact.who, Stay(before, fact)):
                 yield f"{fact.who} took {name} from run {owner[0]!r} of queue {queue!r}"
 
 
@@ -110,8 +113,13 @@ def _holders(case: Case) -> dict[str, list[tuple[str, Stay]]]:
     return found
 
 
-def _had(markers: list[tuple[str, Stay]], fact: Fact) -> bool:
-    return any(who == fact.who and stay.covers(fact.order) for who, stay in markers)
+def _had(markers: list[tuple[str, Stay]], who: str, slot: Stay) -> bool:
+    return any(
+        holder == who
+        and (slot.until is None or stay.since.order < slot.until.order)
+        and (stay.until is None or stay.until.order > slot.since.order)
+        for holder, stay in markers
+    )
 
 
 def turns_are_kept(case: Case) -> Iterator[str]:
