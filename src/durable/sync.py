@@ -371,7 +371,9 @@ def _in_branches(fn: Callable[..., Any], limit: int) -> Callable[[Any], Awaitabl
     threads = anyio.CapacityLimiter(max(1, limit))
 
     async def branch(item: Any) -> Any:
-        return await in_thread(_own, here.get(), fn, item, limiter=threads)
+        place = here.get()
+        of = place.execution.threads if isinstance(place, Scope) else None
+        return await in_thread(_own, place, fn, item, limiter=threads, of=of)
 
     return branch
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 import durable
-from durable import gather, map, select, sleep, timeout, wait_event
+from durable import gather, map, select, sleep, testing, timeout, wait_event
 from durable.client import Handle
 from durable.errors import UsageError, WaitTimeout
 from tests.runtime.clocks import BACKENDS, run
@@ -335,6 +336,35 @@ def test_block_that_ended_in_time_stays_so(backend: str) -> None:
             assert await w.result("r") == ["in time", "late", "in time", "in time"]
 
     run(backend, main)
+
+
+@a_workflow
+def _sync_blocks() -> list[Any]:
+    def block(seconds: float) -> str:
+        try:
+            with durable.sync.timeout(600):
+                durable.sync.sleep(seconds)
+                threading.Event().wait(0.05)  # real: a thread takes its time
+        except WaitTimeout:
+            return "late"
+        return "in time"
+
+    in_blocks: list[Any] = durable.sync.map(block, [900, 480, 60])
+    first, _ = durable.sync.select(late=sleep_of(600), early=sleep_of(480))
+    return [*in_blocks, first]
+
+
+sleep_of = durable.sync.sleep.call
+
+
+def test_of_threads_as_well(backend: str) -> None:
+    """Between two calls a thread takes longer than a task: nothing overtakes it."""
+    with testing.environment(backend=backend) as env:  # type: ignore[arg-type]  # a backend's name
+        handle = env.client.start(_sync_blocks)
+        env.settle()
+        assert handle.status() == "parked"
+
+        assert handle.result() == ["late", "in time", "in time", "early"]
 
 
 @pytest.mark.parametrize("away", [0, 300, 3000])

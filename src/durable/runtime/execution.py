@@ -103,6 +103,7 @@ class Execution:
         parking: what stands and what moves.
         inbox: decisions that compete.
         waits: sleeps, events and deadlines.
+        threads: those that run its workflow's code.
         children: runs that it has started.
         turnstile: the order of outcomes; a decision that closes branches tells it.
         ownership: what is stamped on the records.
@@ -168,6 +169,7 @@ class Execution:
         gate.at_close(self.cancelling.release)
         in_flight = self._in_flight = InFlight(gate.close)
         self._threads = Threads(run_id, self._gate, self.spawn, around.workflows)
+        self.threads = self._threads.watch
         self._loop = Loop()
         self._keeper = Keeper(
             lambda: not turnstile.replaying or bool(in_flight.paths), self._groups.recorded,
@@ -183,8 +185,9 @@ class Execution:
             spawn=self.spawn, rests=self.parking.changed,
         )  # fmt: skip
         self.waits = Waits(
-            performer=self._performer, parking=self.parking, inbox=self.inbox, passed=passed
-        )
+            performer=self._performer, parking=self.parking, inbox=self.inbox, passed=passed,
+            threads=self.threads,
+        )  # fmt: skip
         self.children = Children(performer=self._performer, parking=self.parking, instance=instance)
         self.looking = Looking(self._gate, self.parking.changed, self.spawn)
         for look in (self.cancelling.look, self.inbox.look, self.children.look):

@@ -15,7 +15,7 @@ from durable.runtime import cleanup
 from durable.runtime.gate import Gate
 from durable.runtime.news import News
 from durable.runtime.scopes import Scope, here
-from durable.runtime.threadwatch import Ticket, in_thread, mine
+from durable.runtime.threadwatch import ThreadWatch, Ticket, in_thread, mine
 from durable.runtime.turns import waker
 
 T = TypeVar("T")
@@ -45,6 +45,9 @@ class Threads:
     Args:
         spawn: starts a task of the run's own.
         limiter: of threads for workflow functions.
+
+    Attributes:
+        watch: those of them that work.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Threads:
         self._asked: deque[_Asked] = deque()
         self._asking = News()
         self._serving = False
+        self.watch = ThreadWatch()
 
     # -- in the event loop ------------------------------------------------------------------------
 
@@ -76,7 +80,9 @@ class Threads:
             self._serving = True
             self._wake = waker()
             self._spawn(self._serve)
-        return await in_thread(_apply_in, scope, fn, args, kwargs, limiter=self._limiter)
+        return await in_thread(
+            _apply_in, scope, fn, args, kwargs, limiter=self._limiter, of=self.watch
+        )
 
     def let_go(self) -> None:
         """Nothing is served any more: threads that wait go on and find the run closed."""

@@ -24,8 +24,10 @@ from durable.runtime.inbox import Inbox
 from durable.runtime.parking import Parking
 from durable.runtime.performing import Performer
 from durable.runtime.scopes import Scope
+from durable.runtime.threadwatch import ThreadWatch
 from durable.runtime.wishes import Answer, Wish
 
+THREAD_GRACE = 1.0  # seconds for threads to come to their next call before another wait is over
 LONGEST = 86400.0  # seconds between two looks at the store's clock, which may run otherwise
 
 
@@ -96,12 +98,14 @@ class Waits:
 
     Attributes:
         passed: told of each wait that an earlier owner began and that is over now.
+        threads: those that run the workflow's code.
     """
 
     performer: Performer
     parking: Parking
     inbox: Inbox
     passed: Callable[[Wait], None]
+    threads: ThreadWatch
 
     # -- sleeping ---------------------------------------------------------------------------------
 
@@ -183,12 +187,17 @@ class Waits:
     async def _in_turn(self, due: float) -> None:
         """Until all waits are over that were due before this one, and what comes of them is."""
         turnstile = self.performer.turnstile
-        event = turnstile.overdue_turn(due)
-        if event is not None:
+        until = anyio.current_time() + THREAD_GRACE
+        while (event := turnstile.overdue_turn(due)) is not None:
             try:
                 await event.wait()
             finally:
                 turnstile.give_up(event)
+            left = until - anyio.current_time()
+            if not self.threads.busy or left <= 0:
+                return
+            with turnstile.deciding(), anyio.move_on_after(left):
+                await self.threads.idle()
 
     # -- for all ----------------------------------------------------------------------------------
 
