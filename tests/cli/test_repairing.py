@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +14,8 @@ import pytest
 
 from durable.protocol import names
 from durable.store.opening import open_store
-from tests.cli.command import FLOWS, Done
+from tests.cli.command import FLOWS, PROGRAM, Done
+from tests.commands import environment
 
 Cli = Callable[..., Done]
 
@@ -234,3 +238,27 @@ def test_a_damaged_run_keeps_no_other_from_being_collected(cli: Cli, folder: Pat
     assert again.document["runs"] == 0
     assert [failed["run"] for failed in again.document["failed"]] == ["a"]
     assert [run["run"] for run in cli("list", "--json").document["runs"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [(("retry", "--failed", "--yes"), "retry"), (("gc", "--older-than", "0s", "--yes"), "purge")],
+)
+def test_a_terminal_is_shown_a_bar(
+    cli: Cli, folder: Path, words: tuple[str, ...], word: str
+) -> None:
+    """Up to the last run; what came of them is on standard output, without it."""
+    _fail(cli, "a", "b")
+    terminal, its_end = pty.openpty()
+
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        done = subprocess.run(
+            [*PROGRAM, *words], cwd=folder, env={**environment(), "TERM": "xterm"},
+            stdout=subprocess.PIPE, stderr=its_end, timeout=50, check=True,
+        )  # fmt: skip
+        os.close(its_end)
+        drawn = screen.read(100_000)
+
+    assert word.encode() in drawn
+    assert b"100%" in drawn
+    assert b"%" not in done.stdout
