@@ -639,7 +639,7 @@ if TYPE_CHECKING:
             label: str | None = None,
             state_fn: Callable[[Any], Any] | None = None,
             waiting: bool = False,
-            timeout: Duration = WAIT_DEFAULT,
+            timeout: Duration | None = WAIT_DEFAULT,
         ) -> contextlib.AbstractContextManager[Lease]: ...
 
     class Repair:
@@ -667,7 +667,7 @@ if TYPE_CHECKING:
             id: str,
             workflow: WorkflowFunction[Any, Any] | None = None,
             *,
-            timeout: float | None = LIMIT,
+            timeout: Duration | None = LIMIT,
         ) -> Replay: ...
 
     class Client(Coordination, Repair):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import traceback
 from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from durable.client import Client
@@ -37,7 +37,7 @@ async def everything_that_can_be_done(client: Client) -> tuple[set[str], list[st
     except LeaseTaken as e:
         shown.append(_all_of(e))
     shown += [repr(entry) async for entry in client.leases.list()]
-    shown += [repr(dataclasses.asdict(entry)) async for entry in client.leases.list()]
+    shown += [repr(msgspec.structs.asdict(entry)) async for entry in client.leases.list()]
 
     tokens.add(await held.hand_over())
     wrong = "x" * 16

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from durable import Queue, sleep
+from durable.client import Client
 from durable.client.reading import read_status
 from durable.decorators import step, workflow
 from durable.errors import UsageError
@@ -76,6 +77,13 @@ async def asleep() -> None:
     await body(1.0)
     await sleep(600)
     await body(1.0)
+
+
+@workflow(name="queue-test dozing", queue=ONE)
+async def dozing() -> None:
+    await body(1.0)
+    await sleep(600)
+    await body(60.0)
 
 
 @workflow(name="queue-test asleep of two", queue=MAILS)
@@ -466,3 +474,28 @@ async def test_a_queue_that_has_no_limits_costs_no_record() -> None:
         settings = await lines.read_settings(w.store, "three")
         assert settings is not None
         assert settings.concurrency is None
+
+
+async def test_a_run_that_was_taken_keeps_its_new_owners_slot() -> None:
+    """Its worker is slow to park it; meanwhile somebody has it go on elsewhere, in that slot."""
+    async with world() as w:
+
+        def slow_to_give_up(call: Call) -> Fault | None:
+            parks = any(name.startswith("timers/") for name in w.there())
+            if parks and call.verb == "read" and call.name == names.queue_settings("one"):
+                return Fault("delayed", seconds=8.0)
+            return None
+
+        await worker(w, faults=slow_to_give_up)
+        client = Client(w.store)
+        await client.start(dozing.options(id="first"))
+        await w.until(lambda: any(name.startswith("timers/") for name in w.there()))
+        await worker(w)
+        await client.skip("first", "sleep.1", None)
+        await w.until(lambda: bodies == ["first", "first"])
+        await client.start(single.options(id="second"))
+        await virtual_seconds(30)
+
+        assert inside == {"first"}
+        assert await w.result("second") == "second"
+        assert most[0] == 1

@@ -83,6 +83,11 @@ FOUND: list[tuple[str, int, Fault]] = [
     ("lock_raises", 16, "refused"),  # a start that raised, waited for by the scenario
     ("ticks_half_started", 186, "pause_long"),  # a marker after the last worker, judged
     ("queue_of_a_slow_parking", 130, "late_crash"),  # a slot given up as its owner knew it, judged
+    (
+        "queue_of_sleepers",
+        91,
+        "pause_over",
+    ),  # one slot too many taken back by whoever made it, judged
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
@@ -35,12 +36,16 @@ async def compare_apart(
     answered, wake = anyio.Event(), waker()
     errors: list[BaseException] = []
 
+    def tell() -> None:
+        with suppress(RuntimeError):  # that event loop has ended, and whoever waited in it
+            wake(answered.set)
+
     def work() -> None:
         try:
-            anyio.run(comparison.run, lambda: wake(answered.set))
+            anyio.run(comparison.run, tell)
         except BaseException as e:  # noqa: BLE001  # whoever waits for it is told
             errors.append(e)
-            wake(answered.set)
+            tell()
 
     inside = contextvars.Context()  # this one says that an event loop runs here
     threading.Thread(target=inside.run, args=(work,), name=f"replay of {run}", daemon=True).start()

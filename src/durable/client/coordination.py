@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import ParamSpec, TypeVar, overload
@@ -181,7 +182,7 @@ class Coordination:
         label: str | None = None,
         state_fn: StateFn | None = None,
         waiting: bool = False,
-        timeout: Duration = WAIT_DEFAULT,
+        timeout: Duration | None = WAIT_DEFAULT,
     ) -> AbstractAsyncContextManager[Lease]:
         """Hold a lease for as long as an `async with` block lasts.
 
@@ -194,14 +195,16 @@ class Coordination:
             label: as of `lease`.
             state_fn: as of `lease`.
             waiting: wait while somebody else holds it.
-            timeout: how long to wait at most: seconds, a timedelta or text such as "1h30m".
+            timeout: how long to wait at most: seconds, a timedelta or text such as "1h30m"; None
+                for ever.
 
         Raises:
             LeaseTaken: somebody else holds it.
             LeaseRefused: `state_fn` refused.
             LeaseLost: it was lost before the end of the block.
             StoreUnavailable: the store does not answer.
-            UsageError: the client is closed, or the ttl too short.
+            UsageError: the client is closed, the ttl too short, or the timeout cannot be read.
         """
         wanted = Wanted(key, ttl, label, state_fn)
-        return self._holder.hold(wanted, waiting=durations.seconds(timeout) if waiting else 0)
+        longest = math.inf if timeout is None else durations.seconds(timeout)
+        return self._holder.hold(wanted, waiting=longest if waiting else 0)

@@ -14,8 +14,9 @@ from durable.client.reading import Status
 from durable.client.replaying import LIMIT, Replay, compare, subject
 from durable.decorators import WorkflowFunction, code_for
 from durable.errors import Conflict, LeaseTaken, NeedsAttention
+from durable.protocol import durations, names, records, texts
 from durable.protocol import instances as rules
-from durable.protocol import names, records, texts
+from durable.protocol.durations import Duration
 from durable.protocol.records import Result, Start
 from durable.runtime import flags, locks, markers
 from durable.runtime.children import Started
@@ -50,6 +51,7 @@ class Repair:
             NotFound: there is no run of that id.
             Conflict: the run has completed, or is not over; or somebody else changed it.
         """
+        said = _said("retry", by, reason)
         facts = await reading.load(self.store, id)
         if _was_done(facts, "retry"):
             return await self._announce(id, facts)
@@ -57,7 +59,6 @@ class Repair:
             return await self._wake_stuck(id, facts)
         _check_failed(id, facts)
         kept = await self._successes(facts)
-        said = _said("retry", by, reason)
         start = await instances.replace(self.store, id, facts, kept, said=said)
         return _handle(self.store, id, start)
 
@@ -70,12 +71,12 @@ class Repair:
             NotFound: there is no run of that id.
             Conflict: it is neither over nor stuck; or somebody else changed it.
         """
+        said = _said("restart", by, reason)
         facts = await reading.load(self.store, id, damaged=True)
         if _was_done(facts, "restart"):
             return await self._announce(id, facts)
         if facts.result is None:
             await self._make_way(id, facts.start)
-        said = _said("restart", by, reason)
         start = await instances.replace(self.store, id, facts, (), said=said)
         return _handle(self.store, id, start)
 
@@ -104,6 +105,7 @@ class Repair:
         """
         run = random_id(self.store.system) if new_id is None else new_id
         names.check_id(run)
+        said = _said(f"fork of {id}", by, reason)
         facts = await reading.load(self.store, id)
         past = rules.before(facts.journal().order, before, id)
         kept = await offspring.kept(self.store, facts, past.paths, offspring.for_fork)
@@ -117,7 +119,6 @@ class Repair:
         )  # fmt: skip
         if kept:
             start = instances.forked(facts, start)
-        said = _said(f"fork of {id}", by, reason)
         copy = instances.Copy(
             store=self.store, source=id, facts=facts, run=run, instance=start.instance,
             kept=kept, said=said, until=past.until,
@@ -220,22 +221,25 @@ class Repair:
         id: str,
         workflow: WorkflowFunction[Any, Any] | None = None,
         *,
-        timeout: float | None = LIMIT,
+        timeout: Duration | None = LIMIT,
     ) -> Replay:
         """Compare code with a run's record; no body is executed and nothing is written.
 
         Args:
             workflow: the code; default: what this process has under the run's workflow name.
-            timeout: seconds after which the difference is unknown, because the code waits for
-                something that is not durable; None: it may last for ever. Code that blocks the
-                event loop or swallows its cancellation keeps the caller longer.
+            timeout: after how long (seconds, a timedelta or text such as "1m") the difference is
+                unknown, because the code waits for something that is not durable; None: it may
+                last for ever. Code that blocks the event loop or swallows its cancellation keeps
+                the caller longer.
 
         Raises:
             NotFound: there is no run of that id.
             UnknownWorkflow: this process has no such workflow.
+            UsageError: the timeout cannot be read.
         """
+        limit = None if timeout is None else durations.seconds(timeout)
         facts, definition = await subject(self.store, id, workflow)
-        return await compare(self.store, id, facts, definition, limit=timeout)
+        return await compare(self.store, id, facts, definition, limit=limit)
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from durable.client import reading
-from durable.client.standing import Standing
+from durable.client.whereabouts import Whereabouts
 from durable.decorators import WorkflowFunction, workflows
 from durable.errors import CrashLoop, RunTimeout, SingletonTaken, UnknownWorkflow
 from durable.protocol import values
@@ -126,7 +126,7 @@ class Comparison:
         self._definition = definition
         self._watch = watch
         self._limit = limit
-        self._standing = Standing()
+        self._whereabouts = Whereabouts()
         self._stopped = ""  # at which call
 
     async def run(self, answered: Callable[[], None] = lambda: None) -> None:
@@ -135,7 +135,7 @@ class Comparison:
         Args:
             answered: called as soon as `done` is the answer.
         """
-        facts, definition = self._facts, self._standing.seen(self._definition)
+        facts, definition = self._facts, self._whereabouts.seen(self._definition)
         try:
             args, kwargs = values.decode_call(
                 facts.start.input, definition.signature, definition.hints, name=definition.name
@@ -169,7 +169,7 @@ class Comparison:
 
     def give_up(self) -> None:
         """The code does not come to its next durable call, and nobody waits for it any longer."""
-        line = self._standing.line()
+        line = self._whereabouts.line()
         self.done.difference = _unknown(self._run, self.done, self._limit, line)
 
     def _observe(self, execution: Execution, progress: Progress) -> None:

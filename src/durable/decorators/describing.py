@@ -81,5 +81,7 @@ def length(timeout: Duration, option: str) -> float:
     except UsageError as e:
         raise UsageError(f"{option}={timeout!r}: {e.message}", hint=e.hint) from None
     if seconds == 0:
-        raise UsageError(f"{option}={timeout!r}: nothing ends in no time", hint="leave it out")
+        raise UsageError(
+            f"{option}={timeout!r}: nothing ends in no time", hint="give it some, such as 1s"
+        )
     return seconds

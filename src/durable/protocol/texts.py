@@ -11,7 +11,7 @@ BYTES_MAX: Final = 4_096
 
 
 def check(text: str, what: str) -> str:
-    """The same text, if a record can keep it.
+    """The same text, if a record can keep it; of a subclass (an enum) the plain text.
 
     Args:
         what: it is, for the error.
@@ -20,7 +20,7 @@ def check(text: str, what: str) -> str:
         UsageError: it is no text, not valid Unicode, or longer than 4 KiB.
     """
     given: object = text  # callers may not be type-checked
-    if not isinstance(given, str) or type(given) is not str:  # others have no place in JSON
+    if not isinstance(given, str):
         raise UsageError(f"{what} must be text, not {type(given).__name__}")
     try:
         size = len(given.encode())
@@ -28,7 +28,7 @@ def check(text: str, what: str) -> str:
         raise UsageError(f"{what} {given!r:.60} is not valid Unicode") from e
     if size > BYTES_MAX:
         raise UsageError(f"{what} takes {size} bytes; at most {BYTES_MAX} are kept")
-    return given
+    return str.__str__(given)
 
 
 def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
@@ -40,6 +40,4 @@ def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
     given: object = tags  # callers may not be type-checked
     if not isinstance(given, Mapping):
         raise UsageError(f"tags must be a dict, not {type(given).__name__}")
-    for text in [*given, *given.values()]:
-        check(text, "a tag")
-    return dict(given)
+    return {check(name, "a tag"): check(value, "a tag") for name, value in given.items()}

@@ -127,11 +127,14 @@ class Custody:
     async def _listed_slot(self, slots: Slots, start: Start) -> HeldSlot | None:
         """The slot that names this instance, if it is ours to give up.
 
-        Once the lease has run out the run may go on elsewhere, under that very slot, which its
-        new owner has written anew.
+        Once the lease has run out, or somebody was told to take the run, it may go on elsewhere,
+        under that very slot, which its new owner has written anew: after it took the marker.
         """
-        listed = await slots.all()
-        return listed.held(self.run, start.instance) if self.around.trusted() else None
+        listed = (await slots.all()).held(self.run, start.instance)
+        if listed is None or not self.around.trusted():
+            return None
+        marker = await self.store.read(self.held.name)
+        return listed if markers.names_take(marker, self.held) else None
 
     # -- the marker -------------------------------------------------------------------------------
 

@@ -134,6 +134,8 @@ class Turnstile:
 
     def give_up(self, event: anyio.Event) -> None:
         """Nobody waits any more for that turn of a wait."""
+        if event.is_set():
+            return
         self._overdue = [waiting for waiting in self._overdue if waiting[2] is not event]
         heapq.heapify(self._overdue)
 

@@ -9,6 +9,7 @@ the order of outcomes is given when it is due, and recorded with whatever is rec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -187,12 +188,13 @@ class Waits:
     async def _in_turn(self, due: float) -> None:
         """Until all waits are over that were due before this one, and what comes of them is."""
         turnstile = self.performer.turnstile
-        until = anyio.current_time() + THREAD_GRACE
+        until = math.inf
         while (event := turnstile.overdue_turn(due)) is not None:
             try:
                 await event.wait()
             finally:
                 turnstile.give_up(event)
+            until = min(until, anyio.current_time() + THREAD_GRACE)  # from its first turn
             left = until - anyio.current_time()
             if not self.threads.busy or left <= 0:
                 return

@@ -27,7 +27,8 @@ from durable.errors import StoreRefused
 from durable.store.database import BUSY_SECONDS, Connection
 
 HERE_SECONDS = 0.001  # on average; so long an event loop is held by one request that is alone
-_RECENT = 8  # answers that tell how fast the disk is: a single slow one changes nothing
+_RECENT = 8  # answers that tell how fast the disk is
+_SLOW = 4 * HERE_SECONDS  # however long an answer took: a single slow one changes nothing
 BATCH_MAX = 512  # requests of one batch: bounds how long the first of them waits for the last
 
 T = TypeVar("T")
@@ -182,7 +183,9 @@ class Lane:
     def _timed(self, db: Connection, batch: Batch, patience: float) -> bool:
         began = self._clock()
         done = self._carry_out(db, batch, patience)
-        self._took += (self._clock() - began - self._took) / _RECENT
+        if done:
+            took = min(self._clock() - began, _SLOW)
+            self._took += (took - self._took) / _RECENT
         return done
 
     def _next_batch(self) -> Batch:

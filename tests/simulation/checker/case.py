@@ -105,7 +105,6 @@ class Case:
         instances: by id.
         left: what was there at rest, by name; None if it never came to rest.
         last: the same, or what was there when nothing went on any more.
-        disowned: ids of workers whose lease somebody deleted.
         starts: what each instance was asked to do, by instance.
         keeps_p11: whether the clocks of this world are as good as P11 asks for.
     """
@@ -130,11 +129,6 @@ class Case:
         self.expected: dict[str, str] = {
             f.run: f.outcome for f in self.by_kind["expected"]
         }  # what a run comes to, where it is not an outcome
-        self.disowned = {
-            f.name.removeprefix("workers/")
-            for f in self.by_kind["mutation"]
-            if f.who == "somebody" and f.name.startswith("workers/")
-        }
         self.instances: dict[str, Instance] = {}
         self.starts: dict[str, Fact] = {}
         self.keeps_p11 = not any("P11" in f.what for f in self.by_kind["phase"])
@@ -274,12 +268,15 @@ class Case:
         Whoever takes the run then acts beside its holder, and code that depends on which of two
         calls ends first may have seen either: the run may need a human.
         """
+        robbed = [f for f in self.by_kind["mutation"]
+                  if f.who == "somebody" and f.name.startswith("workers/")]  # fmt: skip
         return any(
-            record(fact).get("run") == run and record(fact).get("holder") in self.disowned
+            (said.get("run"), said.get("holder")) == (run, lease.name.removeprefix("workers/"))
+            for lease in robbed
             for name, facts in self.mutations.items()
             if name.startswith("live/")
-            for fact in facts
-            if fact.verb != "delete"
+            for stay in stays(facts)
+            if stay.covers(lease.order) and (said := record(stay.since))
         )
 
     def listed_before(self, order: int, who: str, run: str) -> Fact | None:

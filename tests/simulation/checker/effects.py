@@ -45,15 +45,17 @@ def effects_take_place_once(case: Case) -> Iterator[str]:
         if times > 1:
             yield f"the effect of {key!r} took place {times} times"
     told: dict[str, set[str]] = defaultdict(set)
-    happened = {fact.what.split()[0] for fact in case.by_kind["happened"]}
-    disturbed = case.by_kind["fault"] or happened & DISTURBANCES
     for fact in case.by_kind["guarded"]:
         if fact.told:
             told[fact.key].add(fact.told)
-        elif not disturbed:
-            began = [f.at for f in case.by_kind["effect"] if f.key == fact.key]
+        elif not case.by_kind["fault"]:
+            began = [f for f in case.by_kind["effect"] if f.key == fact.key]
             done = [f.at for f in case.by_kind["effected"] if f.key == fact.key]
-            if began and done and done[0] < fact.at - 5.0:
+            if not began or not done or done[0] >= fact.at - 5.0:
+                continue
+            happened = {f.what.split()[0] for f in case.by_kind["happened"]
+                        if f.who == began[0].who}  # fmt: skip
+            if not happened & DISTURBANCES:
                 yield f"nobody knows of the effect of {fact.key!r}, and nothing went wrong"
     for key, values in told.items():
         if len(values) > 1:

@@ -85,6 +85,8 @@ def slots_are_taken_from_nobody(case: Case) -> Iterator[str]:
                 continue
             if case.named_at(owner[0], fact.order) not in {"", owner[1]}:
                 continue  # whoever started it died, and it was started anew: it never runs
+            if fact.verb == "delete" and fact.who == before.who:
+                continue  # whoever made one too many takes it back, as it was made
             doubled = any(
                 n != name and _owner(record(s.since)) == owner and s.covers(fact.order)
                 for n, s in all_stays

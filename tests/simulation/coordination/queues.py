@@ -7,7 +7,7 @@ from typing import Any
 from durable.client import Client
 from durable.testing.simulation.faults import Fault
 from durable.testing.simulation.network import Sent
-from durable.testing.simulation.world import World
+from durable.testing.simulation.world import Member, World
 from tests.simulation import flows
 from tests.simulation.coordination import flows as shared
 from tests.simulation.coordination.asking import BETWEEN, ask, one_by_one
@@ -183,15 +183,17 @@ async def queue_of_a_slow_parking(world: World) -> None:
         its_lease = sent.who == first.machine.name and sent.name.startswith("workers/")
         return "unsent" if its_lease and 15.0 < world.loop.now < 30.0 else others(sent)
 
-    def parks(sent: Sent) -> bool:
-        has_its_hint = any(name.startswith("timers/") for name in world.there())
-        return has_its_hint and sent.who == first.machine.name and sent.name.startswith("queues/")
-
     world.network.plan = plan
-    befalls_first(world, parks, "pause_over")
+    befalls_first(world, lambda sent: gives_up_parked(world, first, sent), "pause_over")
     first = world.worker(flows.code(), queues=("narrow",))
     await world.start(shared.dozing, "run0", 40.0)
     await begun(world, first, "dozing-1-of-run0")
     serving(world, "narrow")
     await world.start(flows.in_turn, "run1", 1)
     await world.ended("run0", "run1")
+
+
+def gives_up_parked(world: World, member: Member, sent: Sent) -> bool:
+    """Whether a worker that has left a hint when to wake the run looks what slot to free."""
+    has_its_hint = any(name.startswith("timers/") for name in world.there())
+    return has_its_hint and sent.who == member.machine.name and sent.name.startswith("queues/")

@@ -12,7 +12,7 @@ from durable.runtime.definitions import WorkflowDefinition
 
 
 @dataclass
-class Standing:
+class Whereabouts:
     """See the module's docstring. Sync code is not seen: it runs in a thread."""
 
     _file: str = ""
@@ -34,8 +34,7 @@ class Standing:
     def line(self) -> str:
         """The innermost line in the workflow's file that is being awaited: `flow.py:7`."""
         found, awaited = "", self._call
-        while inspect.iscoroutine(awaited) and awaited.cr_frame is not None:
-            frame = awaited.cr_frame
+        while inspect.iscoroutine(awaited) and (frame := awaited.cr_frame) is not None:
             if frame.f_code.co_filename == self._file:
                 found = f"{Path(self._file).name}:{frame.f_lineno}"
             awaited = awaited.cr_await
