@@ -87,7 +87,7 @@ FOUND: list[tuple[str, int, Fault]] = [
         "queue_of_sleepers",
         91,
         "pause_over",
-    ),  # one slot too many taken back by whoever made it, judged
+    ),  # one slot too many, taken back by its maker
 ]
 
 
