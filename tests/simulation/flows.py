@@ -449,6 +449,25 @@ async def drifting_changed(w: Witness, width: int) -> Any:
     return w.log
 
 
+@flow("sim.patching")
+async def patching(w: Witness, name: str, seconds: float) -> Any:
+    """As it was before a change in the middle."""
+    w.got(await long(f"{name}-before", 2.0))
+    w.got(await work(f"{name}-old-way"))
+    w.got(await long(f"{name}-last", seconds))
+    return w.log
+
+
+@flow("sim.patching (changed)")
+async def patching_changed(w: Witness, name: str, seconds: float) -> Any:
+    """Runs that are past the change go on in the old way."""
+    w.got(await long(f"{name}-before", 2.0))
+    way = "new" if durable.patched("better") else "old"
+    w.got(await work(f"{name}-{way}-way"))
+    w.got(await long(f"{name}-last", seconds))
+    return w.log
+
+
 ORDINARY: list[WorkflowFunction[..., Any]] = [
     sequence, retries, onces, progress, caught, doomed, branches, mapped, decided, natively,
     racing, large, nested,

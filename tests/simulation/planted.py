@@ -29,6 +29,7 @@ from durable.runtime.inbox import Inbox
 from durable.runtime.lease import LeaseKeeper
 from durable.runtime.limits import Limits
 from durable.runtime.markers import Held
+from durable.runtime.patches import Patches
 from durable.runtime.publishing import Publishing
 from durable.runtime.recording import Recorder
 from durable.runtime.runner import Runner
@@ -649,4 +650,11 @@ def drift_is_handed_over() -> Iterator[None]:
     import durable.runtime.fit as module
 
     with replaced(module, "drift", lambda run, call, step: None):
+        yield
+
+
+@bug
+def a_patch_is_for_everybody() -> Iterator[None]:
+    """A run that is past the change is led the new way."""
+    with replaced(Patches, "decide", lambda *_: True):
         yield

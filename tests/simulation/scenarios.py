@@ -264,6 +264,19 @@ async def two_versions(world: World) -> None:
 
 
 @scenario
+async def patched(world: World) -> None:
+    """Code changes under a run that is past the change, and under one that is not."""
+    old = world.worker(flows.code(), version="v1")
+    await world.start(flows.patching, "past", "past", 3.0)
+    await begun(world, old, "past-last")
+    await world.start(flows.patching, "before", "before", 1.0)
+    await begun(world, old, "before-before")
+    world.fleet(2, flows.code(patching=flows.patching_changed), version="v2")
+    old.machine.kill()
+    await world.ended("past", "before")
+
+
+@scenario
 async def taken_over_in_short_pages(world: World) -> None:
     """Each page of a list has one object, of a run that has left many when its owner dies."""
     others = world.network.plan
