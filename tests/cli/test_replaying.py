@@ -401,13 +401,13 @@ def test_a_pinned_run_is_stranded_by_code_without_its_version(folder: Path) -> N
     durable("start", "versioned.py", "--id", "old", folder=folder)
     assert durable(*every, folder=folder).code == 0
 
-    file.write_text(VERSIONED.format(version="2"))
+    file.write_text(VERSIONED.format(version="2.0"))
     stranded = durable(*every, folder=folder)
     assert stranded.code == 6
     assert "pinned to version '1', which no target defines" in stranded.out
 
     both = VERSIONED.format(version="1").replace("def versioned", "def old")
-    file.write_text(both + VERSIONED.format(version="2"))
+    file.write_text(both + VERSIONED.format(version="2.0"))
     assert durable(*every, folder=folder).code == 0
 
 
