@@ -168,6 +168,7 @@ def nothing_is_left(case: Case) -> Iterator[str]:
                 over = case.by_kind["rest"][-1].store_time - due > PROMOTED_SECONDS
                 # So does one that is never due, where the store did not answer the delete.
                 late = case.landed_late(case.mutations[name][-1])
+                late = late or case.had_two_owners(unquote(name.split("/")[2]))
                 if over and not late and not (stamp == "never" and _deletion_was_tried(case, name)):
                     yield f"{name} is left"
             case "runs" | "history" | "bells" | "schedules" | "leases" | "pauses" | "docs" | "once":
