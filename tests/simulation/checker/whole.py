@@ -134,9 +134,10 @@ def nothing_is_left(case: Case) -> Iterator[str]:
     for name, body in case.left.items():
         match name.split("/")[0]:
             case "live":
-                # Who was held up until nobody else was there tells of a run for the next worker.
+                # Who was held up until nobody else was there tells of a run for the next worker, as
+                # does a hint that has come due just then.
                 late = _after_all_were_told_to_end(case, name)
-                if late is None or late.who not in killed:
+                if late is None or not (late.who in killed or _had_a_hint(case, record(late))):
                     yield f"{name} is left"
             case "attention":
                 run = unquote(name.rsplit("/", 1)[-1])
@@ -188,6 +189,11 @@ def _after_all_were_told_to_end(case: Case, name: str) -> Fact | None:
     told = max((f.at for f in case.by_kind["happened"] if f.what == "told to end"), default=None)
     changes = [f for f in case.mutations.get(name, []) if told is not None and f.at > told]
     return changes[-1] if changes else None
+
+
+def _had_a_hint(case: Case, marker: dict[str, Any]) -> bool:
+    run = marker.get("run")
+    return any(n.startswith("timers/") and unquote(n.split("/")[2]) == run for n in case.mutations)
 
 
 def _disturbed_at_the_end(case: Case) -> set[str]:
