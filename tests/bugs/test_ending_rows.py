@@ -182,7 +182,7 @@ async def test_b96_what_kills_its_process_while_it_is_undone_needs_attention() -
 def test_b96_there_are_two_ways() -> None:
     """B96: any other is refused where it is written."""
     with pytest.raises(UsageError, match="none of attention, fail"):
-        workflow(name="bug-B96-other", on_crash_loop="retry")(free)  # type: ignore[call-overload]
+        workflow(name="bug-B96-other", on_crash_loop="retry")(free)  # type: ignore[call-overload]  # wrong on purpose
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
-from tests.simulation.checker.case import LATE_SECONDS, Case, Fact, record
+from tests.simulation.checker.case import LATE_SECONDS, Case, Fact, record, stays
 
 OUTAGE_SECONDS = 45.0  # for which the longest fault lasts
 PROMOTED_SECONDS = 90.0  # after it was due, in which a hint wakes its run for sure
@@ -137,7 +137,7 @@ def nothing_is_left(case: Case) -> Iterator[str]:
                 # Who was held up until nobody else was there tells of a run for the next worker, as
                 # does a hint that has come due just then.
                 late = _after_all_were_told_to_end(case, name)
-                if late is None or not (late.who in killed or _had_a_hint(case, record(late))):
+                if late is None or not (late.who in killed or _had_a_hint(case, late)):
                     yield f"{name} is left"
             case "attention":
                 run = unquote(name.rsplit("/", 1)[-1])
@@ -191,9 +191,15 @@ def _after_all_were_told_to_end(case: Case, name: str) -> Fact | None:
     return changes[-1] if changes else None
 
 
-def _had_a_hint(case: Case, marker: dict[str, Any]) -> bool:
-    run = marker.get("run")
-    return any(n.startswith("timers/") and unquote(n.split("/")[2]) == run for n in case.mutations)
+def _had_a_hint(case: Case, marker: Fact) -> bool:
+    """Whether a hint with a time to wake the marker's run stood there when it was made."""
+    run = record(marker).get("run")
+    return any(
+        stay.covers(marker.order)
+        for name, facts in case.mutations.items()
+        if name.startswith("timers/2") and unquote(name.split("/")[2]) == run
+        for stay in stays(facts)
+    )
 
 
 def _disturbed_at_the_end(case: Case) -> set[str]:
