@@ -130,13 +130,19 @@ def _left(cases: Iterator[Case], ledger: Ledger) -> Iterator[Chunk]:
 
 def _in_processes(chunks: Iterator[Chunk], jobs: int) -> Iterator[tuple[int, Tally]]:
     if jobs <= 1:
-        gc.freeze()  # what is here stays: a simulation leaves enough to collect
+        _collect_by_hand()
         yield from map(_judged, chunks)
         return
-    with get_context("spawn").Pool(jobs, initializer=gc.freeze, maxtasksperchild=40) as pool:
+    with get_context("spawn").Pool(jobs, initializer=_collect_by_hand, maxtasksperchild=40) as pool:
         # In rounds, because a pool reads all that it is given at once.
         while some := list(islice(chunks, ROUND * jobs)):
             yield from pool.imap_unordered(_judged, some)
+
+
+def _collect_by_hand() -> None:
+    """What is here stays, and a simulation leaves enough to collect: `tally` does it in between."""
+    gc.freeze()
+    gc.disable()
 
 
 def _judged(chunk: Chunk) -> tuple[int, Tally]:

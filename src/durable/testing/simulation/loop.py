@@ -29,8 +29,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 TURN_SECONDS = 10e-6  # of virtual time that a turn of a strand takes
-SPIN_TURNS = 200  # in a row without a timer; each of the next ones takes
-SPIN_SECONDS = 1e-3
+SPIN_TURNS = 100  # in a row without a timer; each of the next ones takes
+SPIN_SECONDS = 5e-3
 TURNS_MAX = 400_000  # of one simulation; more means that something spins for ever
 SUSPENDED_LOOK = 0.1  # seconds between looks whether a timer of a suspended machine is due
 _SLACK = 1e-9  # seconds; a timer never fires before its time because of rounding
@@ -335,20 +335,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         try:
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if not handle._cancelled:
-                    self._call(handle)
+                if handle._cancelled:
+                    continue
+                try:
+                    handle.context.run(handle.call, *handle.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as e:  # noqa: BLE001  # as asyncio's loop does
+                    self.call_exception_handler({"message": f"in {handle}", "exception": e})
                 if place.stopped or place.dead:
                     break
         finally:
             self._running_strand = self.world
-
-    def _call(self, handle: Callback) -> None:
-        try:
-            handle.context.run(handle.call, *handle.args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as e:  # noqa: BLE001  # as asyncio's loop does
-            self.call_exception_handler({"message": f"in {handle}", "exception": e})
 
     def _jump(self) -> None:
         if not self._timers:

@@ -41,7 +41,8 @@ T = TypeVar("T")
 
 TTL = 12.0  # seconds; the shortest lease, so that takeovers are soon
 PATIENCE = 600.0  # virtual seconds for which a scenario waits for a fact
-SETTLING = 20.0  # seconds from the last end to the look at what is left
+SETTLING = 20.0  # seconds from the last end to the look at what is left: a lease runs out
+SETTLED = 8.0  # the same, if no lease is left that will: a list while there is work takes 6
 CLEANED = 200.0  # seconds until what late calls have brought back is gone again
 RESTART = (0.5, 3.0)  # seconds until a dead worker is replaced
 
@@ -338,12 +339,12 @@ class World:
         """Wait until these runs have an outcome."""
         await self.until(lambda: all(map(self.result, runs)), f"the ends of {runs}")
 
-    async def settle(self, seconds: float = SETTLING) -> None:
+    async def settle(self) -> None:
         """Wait for zombies, give everybody time to clean up, then end all workers in good order."""
         self.history.add("world", "phase", what="settling")
         await self.until(self._all_awake, "stopped machines to go on")
         await self.until(lambda: not self.network.under_way, "late calls to land")
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(SETTLING if self._leases_of_the_dead() else SETTLED)
         await self.until(self._is_tidy, "markers and slots of ended runs to go", CLEANED)
         self.restarts = False
         for member in self.members:
@@ -352,6 +353,15 @@ class World:
         await self.until(self._all_gone, "workers to end")
         await asyncio.sleep(2)
         self.history.add("world", "rest", left=self.there(), store_time=self.bucket.now())
+
+    def _leases_of_the_dead(self) -> bool:
+        """Whether a worker is gone and nobody has found that out yet."""
+        alive = {names.worker(member.worker_id) for member in self.alive}
+        return any(
+            name not in alive and b'"state":"dead"' not in body
+            for name, body in self.there().items()
+            if name.startswith("workers/")
+        )
 
     def _is_tidy(self) -> bool:
         """Whether no marker is there, and nobody has a slot or waits for one."""
