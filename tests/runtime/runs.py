@@ -84,7 +84,9 @@ class Run:
         async with anyio.create_task_group() as tasks:
             if meanwhile is not None:
                 tasks.start_soon(meanwhile, execution)
-            await execution.run_to_end()
+            async with anyio.create_task_group() as its:
+                its.start_soon(execution.run_to_end)
+                await execution.end()
             tasks.cancel_scope.cancel()
         return await execution.conclude()
 

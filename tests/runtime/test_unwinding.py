@@ -228,7 +228,7 @@ def test_code_that_swallows_everything(caplog: pytest.LogCaptureFixture) -> None
             assert execution.closing is LEASE
             assert seen.count("swallowed") == 100 + 1  # its body, then the refusals
             done.append(True)
-            host = [t for t in asyncio.all_tasks() if "_run_host" in t.get_name()]
+            host = [t for t in asyncio.all_tasks() if "run_to_end" in t.get_name()]
             assert len(host) == 1
             host[0].cancel()  # so that the test can end; a worker goes on without it
 

@@ -153,17 +153,20 @@ class Comparison:
         )  # fmt: skip
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(execution.run_to_end)
-            with anyio.move_on_after(self._limit):
-                await execution.ended.wait()
-            self.done.unasked = [] if self._stopped else execution.turnstile.remaining()
-            if execution.closing is None:
-                self.give_up()
+            try:
+                with anyio.move_on_after(self._limit):
+                    await execution.ended.wait()
+                closing = execution.closing
+            finally:
                 execution.close(Stopped("cancelled"))
+            self.done.unasked = [] if self._stopped else execution.turnstile.remaining()
+            if closing is None:
+                self.give_up()
             elif self._stopped:
                 said = f"up to {self._stopped!r}, where the replay was stopped"
                 self.done.end = f"everything recorded fits {said}"
             else:
-                _judge(self.done, facts, execution.closing)
+                _judge(self.done, facts, closing)
             answered()
             tasks.cancel_scope.cancel()
 

@@ -144,9 +144,9 @@ class Execution:
         )  # fmt: skip
         origin = origin or Origin(instance, 0.0)
         order = [step.path for step in journal.order]
-        helpers = self._helpers = Helpers()
-        self.spawn = helpers.spawn
         gate = self._gate = Gate(run_id, around.trusted)
+        helpers = self._helpers = Helpers(gate.close)
+        self.spawn = helpers.spawn
         turnstile = self.turnstile = Turnstile(
             order, lambda it: helpers.spawn(partial(_dispatch, run_id, it, gate))
         )
@@ -278,7 +278,12 @@ class Execution:
         token = executing.set(self)  # for all that begins here
         in_this_process.add(self)
         try:
-            await self._run_in_group()
+            async with anyio.create_task_group() as tasks:
+                self._helpers.tasks = tasks
+                self.looking.begin()
+                self._limits.start()
+                await self._come_to_end()
+                self._helpers.end()
         finally:
             in_this_process.discard(self)
             executing.reset(token)
@@ -287,19 +292,18 @@ class Execution:
         # What only a garbage collection finds makes all runs of the process stand still for it.
         del self._root, self._function, self._limits
 
-    async def _run_in_group(self) -> None:
-        async with anyio.create_task_group() as tasks:
-            self._helpers.tasks = tasks
-            self.looking.begin()
-            self._limits.start()
-            tasks.start_soon(self._run_host)
-            try:
-                await self.ended.wait()
-            except anyio.get_cancelled_exc_class():
-                self.close(Stopped("cancelled"))
-                raise
-            if self._helpers.needed or not self._over:  # else nothing is left to cancel
-                tasks.cancel_scope.cancel()
+    async def end(self) -> None:
+        """Returns when it has ended; a task that refuses to unwind is left behind.
+
+        A cancellation from outside reaches the run here: its function stands under a shield.
+        """
+        try:
+            await self._gate.ended.wait()
+        except anyio.get_cancelled_exc_class():
+            self.close(Stopped("cancelled"))
+            raise
+        if not self._over:  # left behind
+            self._helpers.end()
 
     def close(self, why: Closing) -> None:
         """Unwind now; the first reason given counts."""
@@ -421,7 +425,7 @@ class Execution:
     def _on_cancelled(self) -> None:
         self._limits.limit_cleanup()
 
-    async def _run_host(self) -> None:
+    async def _come_to_end(self) -> None:
         cleanup.begin()
         try:
             with self._gate.function:

@@ -251,7 +251,7 @@ class Runner:
             self._custody.touched = False
             execution.looking.touched()
         self._custody.spawn(execution.run_to_end)
-        await execution.ended.wait()
+        await execution.end()
 
     # -- after it ---------------------------------------------------------------------------------
 
