@@ -93,8 +93,12 @@ class Cancelling:
         self._instance = ownership.instance
         self._store = store
         self._open: dict[str, Interrupting] = {}
-        self._claimed: Counter[int] = Counter()  # calls that never ran, by strand
         self._on_asked = on_asked
+
+    @cached_property
+    def _claimed(self) -> Counter[int]:
+        """How many calls never ran, by strand."""
+        return Counter()
 
     @cached_property
     def stubborn(self) -> anyio.Event:

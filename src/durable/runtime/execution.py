@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import anyio
@@ -59,7 +59,6 @@ from durable.runtime.invoking import Invoker
 from durable.runtime.latest import Keeper
 from durable.runtime.limits import Limits
 from durable.runtime.looking import Looking
-from durable.runtime.loops import Loop
 from durable.runtime.ownership import Ownership
 from durable.runtime.parking import Parking
 from durable.runtime.patches import Patches
@@ -71,6 +70,7 @@ from durable.runtime.scopes import Current, Scope, executing, in_this_process
 from durable.runtime.stragglers import Stragglers
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Threads
+from durable.runtime.threadwatch import ThreadWatch
 from durable.runtime.turnstile import Turnstile
 from durable.runtime.undoing import Undoing
 from durable.runtime.waits import Waits
@@ -101,16 +101,13 @@ class Execution:
         cancelling: the cancellation of this run.
         looking: what others may have left for it meanwhile.
         parking: what stands and what moves.
-        inbox: decisions that compete.
-        waits: sleeps, events and deadlines.
-        threads: those that run its workflow's code.
-        children: runs that it has started.
         turnstile: the order of outcomes; a decision that closes branches tells it.
         ownership: what is stamped on the records.
         spawn: starts a task of the run's own.
         publishing: the progress that it publishes; flushed by its owner at the end.
-        patches: what `patched` decides.
-        chance: what `random` and `uuid` draw from.
+
+    What only some runs need is made when it is first asked for: half of what a short run costs
+    would else be to make what it does not use.
     """
 
     def __init__(
@@ -137,12 +134,12 @@ class Execution:
         over: Finished | None = None,
     ) -> None:
         self.run_id = run_id
-        self._store = around.store
+        self._around = around
         self.ownership = Ownership(
             run_id=run_id, instance=instance, workflow=definition.name, epoch=epoch, tick=tick,
             version=version,
         )  # fmt: skip
-        origin = origin or Origin(instance, 0.0)
+        self._origin = origin or Origin(instance, 0.0)
         order = [step.path for step in journal.order]
         gate = self._gate = Gate(run_id, around.trusted)
         helpers = self._helpers = Helpers(gate.close)
@@ -151,12 +148,16 @@ class Execution:
             order, lambda it: helpers.spawn(partial(_dispatch, run_id, it, gate))
         )
         gate.at_close(turnstile.release)
-        shares = [Share(journal.recorded_up_to(f.epoch), f.instance) for f in forks]
-        self.chance = Chance(origin.instance, shares, self.turnstile.passed)
+        self._journal = journal
+        self._forks = forks
+        self._takes = takes
+        self._events = events
+        self._passed = passed
+        self._deadline = deadline
         self._definition = definition
         self._args = args
         self._kwargs = kwargs
-        self._root = Scope(self, "", time=origin.created)
+        self._root = Scope(self, "", time=self._origin.created)
         self._over = False  # whether the function's task has come to its end
         self._riders = Riders(journal.open_calls())
         self._groups = Groups(
@@ -168,9 +169,6 @@ class Execution:
         self.cancelling = Cancelling(self.ownership, around.store, cancel, self._on_cancelled)
         gate.at_close(self.cancelling.release)
         in_flight = self._in_flight = InFlight(gate.close)
-        self._threads = Threads(run_id, self._gate, self.spawn, around.workflows)
-        self.threads = self._threads.watch
-        self._loop = Loop()
         self._keeper = Keeper(
             lambda: not turnstile.replaying or bool(in_flight.paths), self._groups.recorded,
             lambda e: gate.close(Stopped("store", error=e)), self.spawn,
@@ -180,27 +178,10 @@ class Execution:
         gate.at_close(self.parking.release)
         self.parking.begins(self._root.strand)
         self._performer = self._make_performer(around, journal, dict(undos or {}), passed)
-        self.inbox = Inbox(
-            self._performer, instance=instance, takes=takes, events=events,
-            spawn=self.spawn, rests=self.parking.changed,
-        )  # fmt: skip
-        self.waits = Waits(
-            performer=self._performer, parking=self.parking, inbox=self.inbox, passed=passed,
-            threads=self.threads,
-        )  # fmt: skip
-        self.children = Children(performer=self._performer, parking=self.parking, instance=instance)
         self.looking = Looking(self._gate, self.parking.changed, self.spawn)
-        for look in (self.cancelling.look, self.inbox.look, self.children.look):
-            self.looking.at(look)
         self._function = Function(
             definition=definition, root=self._root, gate=self._gate, turnstile=self.turnstile,
             cancelling=self.cancelling, undoing=self._performer.undoing, over=over,
-        )  # fmt: skip
-        self._limits = Limits(
-            run_id=run_id, deadline=deadline, cleanup=definition.cleanup_timeout,
-            cleaning_since=journal.cleaning_since, now=around.store.now, gate=self._gate,
-            parking=self.parking, function=self._function, cancelling=self.cancelling,
-            spawn=self.spawn,
         )  # fmt: skip
 
     def _make_parking(self, around: Surroundings, deadline: float) -> Parking:
@@ -229,8 +210,7 @@ class Execution:
             cancellations=self._cancellations, riders=self._riders, groups=self._groups,
             spawn=self.spawn,
         )  # fmt: skip
-        self.patches = Patches(journal.patches, self.turnstile.at_end, self._riders.patched)
-        stragglers = Stragglers(self._loop)
+        stragglers = Stragglers(around.loop)
         bodies = Bodies(
             around=around, ownership=self.ownership, tried=journal.tried, gate=self._gate,
             in_flight=self._in_flight, cancelling=self.cancelling, recorder=recorder,
@@ -239,7 +219,7 @@ class Execution:
                 stragglers=stragglers,
             ),
             parking=self.parking, passed=passed,
-            publishing=self.publishing, keeper=self._keeper, loop=self._loop,
+            publishing=self.publishing, keeper=self._keeper, loop=around.loop,
         )  # fmt: skip
         return Performer(
             around=around, run_id=self.run_id, recorded=recorded,
@@ -251,6 +231,64 @@ class Execution:
                 recorded=recorded, recorder=recorder, registered=undos,
                 limit=self._definition.cleanup_timeout, stragglers=stragglers,
             ),
+        )  # fmt: skip
+
+    # -- what only some runs need -----------------------------------------------------------------
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Decisions that compete."""
+        return Inbox(
+            self._performer, instance=self.instance, takes=self._takes, events=self._events,
+            spawn=self.spawn, rests=self.parking.changed,
+        )  # fmt: skip
+
+    @cached_property
+    def waits(self) -> Waits:
+        """Sleeps, events and deadlines."""
+        return Waits(
+            performer=self._performer, parking=self.parking, inbox=self.inbox,
+            passed=self._passed, threads=self.threads,
+        )  # fmt: skip
+
+    @cached_property
+    def children(self) -> Children:
+        """Runs that it has started."""
+        return Children(performer=self._performer, parking=self.parking, instance=self.instance)
+
+    @property
+    def has_children(self) -> bool:
+        """Whether it asked for any."""
+        return "children" in vars(self)
+
+    @cached_property
+    def chance(self) -> Chance:
+        """What `random` and `uuid` draw from."""
+        recorded_up_to = self._journal.recorded_up_to
+        shares = [Share(recorded_up_to(fork.epoch), fork.instance) for fork in self._forks]
+        return Chance(self._origin.instance, shares, self.turnstile.passed)
+
+    @cached_property
+    def patches(self) -> Patches:
+        """What `patched` decides."""
+        return Patches(self._journal.patches, self.turnstile.at_end, self._riders.patched)
+
+    @property
+    def threads(self) -> ThreadWatch:
+        """Those that run its workflow's code."""
+        return self._threads.watch
+
+    @cached_property
+    def _threads(self) -> Threads:
+        return Threads(self.run_id, self._gate, self.spawn, self._around.workflows)
+
+    @cached_property
+    def _limits(self) -> Limits:
+        return Limits(
+            run_id=self.run_id, deadline=self._deadline, cleanup=self._definition.cleanup_timeout,
+            cleaning_since=self._journal.cleaning_since, now=self._around.store.now,
+            gate=self._gate, parking=self.parking, function=self._function,
+            cancelling=self.cancelling, spawn=self.spawn,
         )  # fmt: skip
 
     # -- for its owner ----------------------------------------------------------------------------
@@ -280,17 +318,22 @@ class Execution:
         try:
             async with anyio.create_task_group() as tasks:
                 self._helpers.tasks = tasks
+                self.looking.at(self._look)
                 self.looking.begin()
-                self._limits.start()
+                if self._deadline or self.cancelling.asked is not None:
+                    self._limits.start()
                 await self._come_to_end()
                 self._helpers.end()
         finally:
             in_this_process.discard(self)
             executing.reset(token)
-        self._threads.let_go()
+        if "_threads" in vars(self):
+            self._threads.let_go()
         # Nothing of it refers to itself from here on, so it is freed as soon as nobody needs it.
         # What only a garbage collection finds makes all runs of the process stand still for it.
-        del self._root, self._function, self._limits
+        self.looking.end()
+        vars(self).pop("_limits", None)
+        del self._root, self._function
 
     async def end(self) -> None:
         """Returns when it has ended; a task that refuses to unwind is left behind.
@@ -400,7 +443,7 @@ class Execution:
     def publish(self, name: str, value: msgspec.Raw) -> None:
         """See `publishing.publish`; from any thread."""
         if self.closing is None:
-            self._loop.soon(lambda: self.publishing.put(name, value))
+            self._around.loop.soon(lambda: self.publishing.put(name, value))
 
     def closed(self, path: str) -> None:
         """The call at `path` has come to its end without an outcome."""
@@ -422,14 +465,20 @@ class Execution:
 
     # -- its tasks --------------------------------------------------------------------------------
 
+    async def _look(self) -> None:
+        await self.cancelling.look()
+        await self.inbox.look()
+        await self.children.look()
+
     def _on_cancelled(self) -> None:
         self._limits.limit_cleanup()
 
     async def _come_to_end(self) -> None:
         cleanup.begin()
         try:
-            with self._gate.function:
-                self._gate.finish(await self._function.outcome(self._call_function))
+            ended = await self._function.outcome(self._call_function)
+            if ended is not None:
+                self._gate.finish(ended)
         except KeyboardInterrupt:
             raise  # the process was asked to end; no outcome is invented
         except BaseException as e:  # noqa: BLE001  # user code

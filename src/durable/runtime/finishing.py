@@ -74,7 +74,7 @@ async def settle(custody: Custody, facts: Facts, result: Result) -> None:
 async def _cancel_children(custody: Custody, facts: Facts) -> None:
     owned, instance = owned_in(facts.steps), facts.start.instance
     unsure = unsure_in(custody.run, instance, facts.steps)
-    if custody.execution is not None:
+    if custody.execution is not None and custody.execution.has_children:
         children = custody.execution.children
         owned = {
             run: child

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import anyio
 import msgspec
 
 from durable.protocol import failures, values
+from durable.protocol.failures import Failure
 from durable.runtime import cleanup
 from durable.runtime.cancelling import Cancelling
 from durable.runtime.closing import Finished
@@ -40,27 +41,34 @@ class Function:
     cancelling: Cancelling
     undoing: Undoing
     over: Finished | None = None
-    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _ended: bool = False
 
-    async def outcome(self, call: Callable[[], Awaitable[object]]) -> Finished:
+    async def outcome(self, call: Callable[[], Awaitable[object]]) -> Finished | None:
         """What the run comes to. If it does not complete, what it did is undone before.
+
+        None: the run was closed meanwhile.
 
         Args:
             call: runs the function in the root scope.
         """
         ended = self.over
         if ended is None:
-            with self._scope:
+            with self.gate.function:
                 ended = await self._run(call)
         self._ended = True
         ended = self.over or ended
-        assert ended is not None
-        if ended.failure is not None and self.undoing.owes:
-            self._leave()
-            failed = await self.undoing.undo_all(self.root.execution)
-            ended.failure.notes = [*ended.failure.notes, *failed]
+        if ended is not None and ended.failure is not None and self.undoing.owes:
+            await self._undo(ended.failure)
         return ended
+
+    async def _undo(self, failure: Failure) -> None:
+        if self.gate.closing is not None:
+            return
+        self._leave()
+        self.gate.function = anyio.CancelScope(shield=True)  # no scope can be entered twice
+        with self.gate.function:
+            failed = await self.undoing.undo_all(self.root.execution)
+            failure.notes = [*failure.notes, *failed]
 
     async def cut(self, ended: Finished) -> None:
         """End the function wherever it stands, so that its steps can be undone.
@@ -71,7 +79,7 @@ class Function:
             return
         self.over = ended
         self._leave()
-        self._scope.cancel()
+        self.gate.function.cancel()
         await anyio.sleep(CUT_GRACE)
         if not self._ended:
             if self.undoing.owes and ended.failure is not None:
@@ -96,7 +104,7 @@ class Function:
         except (Exception, SystemExit) as e:  # noqa: BLE001  # `sys.exit` ends the run alone
             return Finished(failure=failures.from_exception(e))
         except BaseException as e:
-            if self.gate.closing is not None or self._scope.cancel_called:
+            if self.gate.function.cancel_called:  # the run is closed, or cut short
                 raise
             if self.cancelling.asked is not None and cleanup.holds_only_cancellations(e):
                 return Finished(cancelled=True, failure=self.cancelling.failure())

@@ -46,6 +46,10 @@ class Looking:
         self._begun = True
         self._answer()
 
+    def end(self) -> None:
+        """The run is over: whoever was to look may know it."""
+        self._looks.clear()
+
     def touched(self) -> None:
         """Somebody woke the run: look at what may be new, once more."""
         self._touches += 1

@@ -11,6 +11,7 @@ import msgspec
 from durable.protocol.records import Start, Step
 from durable.runtime import starting
 from durable.runtime.definitions import StepDefinition
+from durable.runtime.loops import Loop
 from durable.store import Refused, Store, Written
 from durable.system import System, cores
 
@@ -61,6 +62,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         crowded: whether runs wait for a place in this worker.
         always_park: park every wait at once, however short.
         launch: starts a child's run; what became of its `start`.
+        loop: the event loop, in which all of this is made.
     """
 
     store: Store
@@ -75,3 +77,4 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     crowded: Callable[[], bool] = lambda: False
     always_park: bool = False
     launch: Callable[[Store, str, Start], Awaitable[Written | Refused]] = starting.start
+    loop: Loop = msgspec.field(default_factory=Loop)
