@@ -88,9 +88,10 @@ class Custody:
             keep: the name of the hint under which the run is about to be parked.
         """
         marker = self.held.marker
-        waiting = [] if facts.result else facts.waiting()
-        if marker.timer != keep and timers.unneeded(marker, facts.start.instance, waiting):
-            self.drop_timer()
+        if marker.timer and marker.timer != keep:
+            waiting = [] if facts.result else facts.waiting()
+            if timers.unneeded(marker, facts.start.instance, waiting):
+                self.drop_timer()
 
     def drop_timer(self) -> None:
         """Delete the hint that the marker names, if it names one."""

@@ -132,6 +132,8 @@ class Facts:
         return closed([*self.outcomes(), *self.waits], after=self.copied)
 
     def journal(self) -> Journal:
+        if self.fresh:
+            return Journal()
         journal = build(self.outcomes(), self.attempts, self.epochs, self.waits)
         journal.closed = self.closed()
         journal.tried = attempts.by_path(self.attempts, self.begins, self.beats)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 import anyio.abc
@@ -263,8 +264,16 @@ class Holdings:
     # -- carrying ---------------------------------------------------------------------------------
 
     async def _carry(self, identity: Identity, runner: Runner) -> None:
+        await identity.leased(partial(self._carry_to_end, runner))
+        over = runner.last is not None
+        runner.over()
+        self._tell()
+        if over:
+            self._on_change()  # a marker has gone: that may have been the last
+
+    async def _carry_to_end(self, runner: Runner) -> None:
         try:
-            await identity.leased(runner.carry)
+            await runner.carry()
         except StoreError as e:
             runner.fail(e)
             log.warning("run %r stops here: %s", runner.run, e.message)
@@ -279,8 +288,7 @@ class Holdings:
             self._tell()
             self._refill()
         if runner.last is not None:
-            await self._leave(identity, runner.run, runner.last)
-        runner.over()
+            await self._leave(runner.run, runner.last)
 
     def _refill(self) -> None:
         """A place is free: take from what the last list left over, without another list."""
@@ -296,18 +304,16 @@ class Holdings:
     def _spawn(self, work: Work) -> None:
         self._tasks.start_soon(work)
 
-    async def _leave(self, identity: Identity, run: str, last: Work) -> None:
+    async def _leave(self, run: str, last: Work) -> None:
         """Delete the marker of a run that is over; until that is known, nobody takes it here."""
         self._leaving.add(run)
         try:
-            await identity.leased(last)
+            await last()
         except StoreError as e:
             # Only clean-up is done this way; whoever lists the marker does it again.
             log.warning("clean-up is left to the next list: %s", e.message)
         finally:
             self._leaving.discard(run)
-        self._tell()
-        self._on_change()  # a marker has gone: that may have been the last
 
     # -- letting go -------------------------------------------------------------------------------
 

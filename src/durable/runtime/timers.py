@@ -121,7 +121,7 @@ def unneeded(marker: Marker, instance: str, waiting: list[Wait]) -> bool:
         waiting: its waits that have begun and have no outcome.
     """
     open_hints = {name_of(marker.run, instance, wait.path, wait.due) for wait in waiting}
-    return bool(marker.timer) and marker.timer not in open_hints
+    return marker.timer not in open_hints
 
 
 def is_past(marker: Marker, now: float) -> bool:
