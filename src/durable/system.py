@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -19,8 +20,7 @@ import msgspec
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def _boot_seconds() -> float:
-    return time.clock_gettime(_BOOT_CLOCK)
+_boot_seconds: Callable[[], float] = partial(time.clock_gettime, _BOOT_CLOCK)
 
 
 _TOKENS_AT_ONCE = 64

@@ -196,7 +196,8 @@ class Bodies:
         why = f"for attempt {failed.attempt + 1} of step {call.name!r}"
         with self.parking.wait(branch, call.path, failed.due, certain=True, why=why):
             await anyio.sleep(max(0.0, failed.due - self.around.store.now()))
-        await self.in_flight.wait_if_draining()
+        if self.in_flight.draining:
+            await self.in_flight.wait_for_the_end()
         self.in_flight.begins(call.path)
 
     def _tell(

@@ -35,11 +35,12 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         cleanup: whether it was made by code that handles a cancellation.
         cancellable: whether it comes to nothing if the run is cancelled.
         returns: the annotation by which a recorded value is decoded.
+        grouped: whether its outcome is recorded together with others; see `grouping`.
     """
 
     __slots__ = (
-        "begun", "cancellable", "cleanup", "digest", "ended", "joined", "kind", "name", "outcome",
-        "path", "returns", "scope", "_coroutine", "_value",
+        "begun", "cancellable", "cleanup", "digest", "ended", "grouped", "joined", "kind", "name",
+        "outcome", "path", "returns", "scope", "_coroutine", "_value",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +62,7 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
         self.path = path or scope.reserve(name, key, self)
         self.cleanup = cleanup.under_way()
         self.cancellable = True
+        self.grouped = False
         scope.execution.moved()
         self.outcome: Step | None = None
         self.begun = False
@@ -96,11 +98,6 @@ class Call(Coroutine[Any, Any, R], Generic[R]):
             self._coroutine.close()
         else:
             self._never_begins()
-
-    @property
-    def grouped(self) -> bool:
-        """Whether its outcome is recorded together with others; see `grouping`."""
-        return False
 
     def __repr__(self) -> str:
         return f"<durable call {self.path} of run {self.scope.execution.run_id!r}>"
@@ -194,11 +191,7 @@ class StepCall(Call[R]):
             scope, kind, definition.name, key=key, digest=digest, returns=definition.returns,
             path=path,
         )  # fmt: skip
-
-    @property
-    def grouped(self) -> bool:
-        """As of `Call`."""
-        return self.definition.durability == "group"
+        self.grouped = definition.durability == "group"
 
     def course(self, branch: Scope) -> Coroutine[Any, Any, tuple[Step, object]]:
         return self.scope.execution.perform_step(self, branch)

@@ -15,33 +15,33 @@ from durable.runtime.turns import Requests, cancel_requests, cancellation, stran
 
 
 class Cancellations:
-    """Those that the strands of one execution owe."""
+    """Those that the strands of one execution owe.
+
+    Attributes:
+        owed: by strand; most often empty, and then nothing of it need be awaited.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._owed: dict[int, Requests] = {}  # by strand
+        self.owed: dict[int, Requests] = {}
 
     def put_off(self) -> None:
         """This strand was cancelled in a call that will return: it owes the cancellation."""
         requests = cancel_requests()
         if requests is not None:
-            self._owed[strand()] = requests
+            self.owed[strand()] = requests
 
     async def raise_owed(self) -> None:
         """Raise the cancellation that this strand has put off, if it still stands."""
-        if not self._owed:
-            return
-        owed = self._owed.pop(strand(), None)
+        owed = self.owed.pop(strand(), None)
         if owed is not None and not owed.taken_back():
             raise await cancellation()
 
     def forget_taken_back(self) -> None:
         """Asked whenever the run moves: a later cancellation would hide that it was taken back."""
-        if not self._owed:
-            return
-        for owing, requests in list(self._owed.items()):
+        for owing, requests in list(self.owed.items()):
             if requests.taken_back():
-                del self._owed[owing]
+                del self.owed[owing]
 
     async def wait(self, event: anyio.Event, branch: Scope) -> None:
         """Wait for the event, whatever user code cancels; ends early if the branch is closed."""

@@ -216,7 +216,8 @@ class Children:
             why = f"for the end of run {call.run!r}, which was cancelled"
             with self.parking.wait(branch, call.path, None, why=why):
                 await news.wait()
-            await in_flight.wait_if_draining()
+            if in_flight.draining:
+                await in_flight.wait_for_the_end()
 
     async def _start(self, call: ChildStart[Any]) -> Started | None:
         around, definition = self.performer.around, call.definition

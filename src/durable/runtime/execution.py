@@ -457,7 +457,8 @@ class Execution:
     def moved(self) -> None:
         """The run made a call, received an outcome or ended a branch."""
         self.turnstile.moved()
-        self._cancellations.forget_taken_back()
+        if self._cancellations.owed:
+            self._cancellations.forget_taken_back()
 
     def decided(self) -> None:
         """A decision closed branches; see `Gate.decided`."""

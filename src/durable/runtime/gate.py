@@ -7,6 +7,7 @@ on and finds that out. Code that swallows all of that is left behind in the end.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
@@ -102,16 +103,17 @@ class Gate:
 
     async def check_open(self, branch: Scope) -> None:
         """Raise the cancellation again if the run is closed or the branch decided."""
-        if self.closing is not None:
+        if not self.is_open(branch):
             raise await self.refusal()
-        if branch.is_decided():
-            raise await cancellation()
 
     # -- refusing ---------------------------------------------------------------------------------
 
     async def refusal(self) -> BaseException:
-        """What a call in a closed run raises; a task that asks too often waits for ever."""
-        if self.refused_too_often():
+        """What a call raises whose run is closed or whose branch is decided.
+
+        A task that asks too often of a closed run waits for ever.
+        """
+        if self.closing is not None and self.refused_too_often():
             if not self.ended.is_set():
                 log.warning(
                     "run %r does not unwind: its code swallows cancellations; "
@@ -152,6 +154,14 @@ class Wait:
             self._scope.cancel()
         self._waits[self._scope] = self._branch
         return self
+
+    def shield(self) -> bool:
+        """From now on nothing but the gate ends it; False if something else has, or will."""
+        scope = self._scope
+        if scope.cancel_called or scope.deadline != math.inf:
+            return False
+        scope.shield = True
+        return True
 
     def end(self) -> None:
         """End this wait alone."""

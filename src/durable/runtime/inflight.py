@@ -17,11 +17,12 @@ class InFlight:
 
     Attributes:
         paths: the paths of these calls.
+        draining: no further body starts.
     """
 
     def __init__(self, close: Callable[[Closing], None]) -> None:
         self.paths: set[str] = set()
-        self._draining = False
+        self.draining = False
         self._close = close
 
     def begins(self, path: str) -> None:
@@ -31,18 +32,18 @@ class InFlight:
     def ends(self, path: str) -> None:
         """Its outcome is recorded, or there will be none from this owner. Twice is as once."""
         self.paths.discard(path)
-        self._close_if_drained()
+        if self.draining:
+            self._close_if_drained()
 
     def drain(self) -> None:
         """Start no further body; close as soon as none is in flight."""
-        self._draining = True
+        self.draining = True
         self._close_if_drained()
 
     def _close_if_drained(self) -> None:
-        if self._draining and not self.paths:
+        if not self.paths:
             self._close(Stopped("drain"))
 
-    async def wait_if_draining(self) -> None:
-        """Asked before a body starts: in a draining run none does."""
-        if self._draining:
-            await anyio.sleep_forever()  # until the bodies in flight end and the run closes
+    async def wait_for_the_end(self) -> None:
+        """What would start a body in a draining run: the bodies in flight end, the run closes."""
+        await anyio.sleep_forever()

@@ -32,6 +32,7 @@ from durable.runtime.turnstile import Turnstile
 from durable.runtime.undoing import Undoing
 
 Outcome = Coroutine[Any, Any, tuple[Step, object]]
+Record = Callable[[Call[Any], Step, Scope], Coroutine[Any, Any, None]]
 
 
 @dataclass(kw_only=True)
@@ -67,7 +68,8 @@ class Performer:
         Args:
             live: what becomes of the call if no outcome is recorded.
         """
-        await self.gate.check_open(branch)
+        if not self.gate.is_open(branch):
+            raise await self.gate.refusal()
         if self._is_concurrent(branch):
             self.turnstile.concurrent()
         step = self.recorded.get(call.path)
@@ -132,21 +134,20 @@ class Performer:
     async def step(self, call: StepCall[Any], branch: Scope) -> tuple[Step, object]:
         """The live course of a step: its body in flight, then its record."""
 
-        async def body() -> tuple[Step, object]:
+        def body() -> Outcome:
             self.in_flight.begins(call.path)
-            if call.stored is not None:
-                await self._register_undo(call, branch)
-            return await self.bodies.outcome(call, branch)
+            return (self.bodies.outcome if call.stored is None else self._undoable)(call, branch)
 
         outcome = await self.live(call, branch, body)
         self.undoing.came_to(outcome[0])
         return outcome
 
-    async def _register_undo(self, call: StepCall[Any], branch: Scope) -> None:
+    async def _undoable(self, call: StepCall[Any], branch: Scope) -> tuple[Step, object]:
         await self.undoing.register(call, branch)
         await self.gate.check_open(branch)
         await self.cancellations.raise_owed()
         await anyio.lowlevel.checkpoint_if_cancelled()
+        return await self.bodies.outcome(call, branch)
 
     async def live(
         self,
@@ -154,7 +155,7 @@ class Performer:
         branch: Scope,
         body: Callable[[], Outcome],
         *,
-        record: Callable[[Call[Any], Step, Scope], Coroutine[Any, Any, None]] | None = None,
+        record: Record | None = None,
     ) -> tuple[Step, object]:
         """The live course of a call.
 
@@ -170,7 +171,13 @@ class Performer:
                 if not self.cancelling.covers(call):
                     with self.cancelling.interrupting(call, wait):
                         outcome = await body()
-            await self.gate.check_open(branch)
+                    if record is None and self.gate.is_open(branch) and wait.shield():
+                        # The usual case: the record is written in the same scope, which has its
+                        # price. What closes the run or the branch ends this wait, too.
+                        await self._records(call, outcome[0], branch, shielded=True)
+                        return outcome
+            if not self.gate.is_open(branch):
+                raise await self.gate.refusal()
         except anyio.get_cancelled_exc_class():
             # An event loop that ends cancels every task at once: the run hears of it too, and
             # is closed, before this turn is over.
@@ -185,12 +192,26 @@ class Performer:
             self.in_flight.begins(call.path)
             self.cancelling.claims()
             outcome, record = (self.recorder.outcome(call, "cancelled"), None), None
-        outcome[0].cleanup = call.cleanup and self.cancelling.asked is not None
+        await self._records(call, outcome[0], branch, record=record)
+        return outcome
+
+    async def _records(
+        self,
+        call: Call[Any],
+        step: Step,
+        branch: Scope,
+        *,
+        record: Record | None = None,
+        shielded: bool = False,
+    ) -> None:
+        step.cleanup = call.cleanup and self.cancelling.asked is not None
         try:
-            await (record or self.record_in_turn)(call, outcome[0], branch)
+            if record is not None:
+                await record(call, step, branch)
+            else:
+                await self.record_in_turn(call, step, branch, shielded=shielded)
         finally:
             self.in_flight.ends(call.path)
-        return outcome
 
     async def start_turn(self, call: Call[Any], branch: Scope) -> None:
         """Returns when what is not recorded of this call may start."""
@@ -202,10 +223,13 @@ class Performer:
             self.tell("unrecorded", call)
             self.gate.close(Stopped("replayed", path=call.path))
             await self.gate.check_open(branch)
-        await self._wait_for_groups(call, branch)
-        await self.cancellations.raise_owed()
+        if call.grouped or self.recorder.groups.pending() is not None:
+            await self._wait_for_groups(call, branch)
+        if self.cancellations.owed:
+            await self.cancellations.raise_owed()
         await anyio.lowlevel.checkpoint_if_cancelled()
-        await self.in_flight.wait_if_draining()
+        if self.in_flight.draining:
+            await self.in_flight.wait_for_the_end()
 
     async def _wait_for_groups(self, call: Call[Any], branch: Scope) -> None:
         """Whatever others may see of this call follows from recorded outcomes alone."""
@@ -222,12 +246,16 @@ class Performer:
         wait = self.claimed.get(call.path) if call.kind == "sleep" else None
         return wait is not None and (wait.due or 0.0) <= self.around.store.now()
 
-    async def record_in_turn(self, call: Call[Any], step: Step, branch: Scope) -> None:
+    async def record_in_turn(
+        self, call: Call[Any], step: Step, branch: Scope, *, shielded: bool = False
+    ) -> None:
         """Record the outcome; returns when it is the call's turn to see it.
 
-        That of a grouped call is recorded later, with others.
+        That of a grouped call is recorded later, with others. For a call of an open branch.
+
+        Args:
+            shielded: as of `Recorder.write_outcome`.
         """
-        await self.gate.check_open(branch)
         if call.grouped:
             step.n = self.turnstile.issue()
             self.recorder.groups.add(step)
@@ -235,11 +263,12 @@ class Performer:
             return
         self.recorder.in_order(step, self.turnstile.issue())
         try:
-            await self.recorder.write_outcome(step, branch)
+            await self.recorder.write_outcome(step, branch, shielded=shielded)
             self.tell("record", call, step)
         finally:
             event = self.turnstile.live_turn(step.n)  # in any case: others wait behind it
-        await self.pass_turn(event, branch)
+        if event is not None:
+            await self.pass_turn(event, branch)
 
     async def pass_turn(self, turn: anyio.Event | None, branch: Scope) -> None:
         """Wait for a turn that the turnstile gave, whatever user code cancels."""

@@ -134,9 +134,15 @@ class Recorder:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def write_outcome(self, step: Step, branch: Scope) -> Awaitable[None]:
-        """Returns once it is recorded. Raises the cancellation if the run is or gets closed."""
-        return self._write(self._create_outcome, step, branch)
+    def write_outcome(
+        self, step: Step, branch: Scope, *, shielded: bool = False
+    ) -> Awaitable[None]:
+        """Returns once it is recorded. Raises the cancellation if the run is or gets closed.
+
+        Args:
+            shielded: the caller stands in a shielded wait of the gate already.
+        """
+        return self._write(self._create_outcome, step, branch, shielded=shielded)
 
     def write_attempt(self, attempt: Attempt, branch: Scope) -> Awaitable[None]:
         """As `write_outcome`."""
@@ -157,7 +163,7 @@ class Recorder:
         try:
             written = await self.around.store.create(name, records.encode(begin), nonce=begin.nonce)
         except StoreError as e:
-            self.gate.close(Stopped("store", error=e))
+            self._close(e)
         else:
             if isinstance(written, Refused):
                 self.gate.close(LateRecord(begin.path))
@@ -190,7 +196,7 @@ class Recorder:
         try:
             written = await self.around.store.create(name, records.encode(take), nonce=take.nonce)
         except StoreError as e:
-            self.gate.close(Stopped("store", error=e))
+            self._close(e)
             return
         self._acknowledged(take, written)
 
@@ -208,7 +214,7 @@ class Recorder:
         try:
             written = await self.around.store.create(name, records.encode(wait), nonce=wait.nonce)
         except StoreError as e:
-            self.gate.close(Stopped("store", error=e))
+            self._close(e)
             raise await self.gate.refusal() from e
         if isinstance(written, Refused) and written.current is not None:
             try:
@@ -240,7 +246,12 @@ class Recorder:
                 undo.epoch, undo.n = there.epoch, there.n
 
     async def _write(
-        self, create: Callable[[Record], Awaitable[None]], record: Record, branch: Scope
+        self,
+        create: Callable[[Record], Awaitable[None]],
+        record: Record,
+        branch: Scope,
+        *,
+        shielded: bool = False,
     ) -> None:
         """Write whatever cancellations user code sends: only closing the run interrupts it.
 
@@ -254,22 +265,25 @@ class Recorder:
             await self.cancellations.wait(pending, branch)
         if self.gate.guard() and self.gate.is_open(branch):
             try:
-                with self.gate.wait(branch, shield=True):
-                    await self._create_or_close(create, record)
+                if shielded:
+                    await create(record)
+                else:
+                    with self.gate.wait(branch, shield=True):
+                        await create(record)
+            except StoreError as e:
+                self._close(e)
             except anyio.get_cancelled_exc_class():
+                if not self.gate.is_open(branch):
+                    raise
                 self.cancellations.put_off()
                 await self._write_apart(create, record, branch)
-        self.gate.guard()  # what an owner without its lease has recorded, its successor hands over
-        await self.gate.check_open(branch)
+        # What an owner without its lease has recorded, its successor hands over.
+        if not (self.gate.guard() and self.gate.is_open(branch)):
+            raise await self.gate.refusal()
 
-    async def _create_or_close(
-        self, create: Callable[[Record], Awaitable[None]], record: Record
-    ) -> None:
-        try:
-            await create(record)
-        except StoreError as e:
-            # The record is not in the store, so nobody may see the outcome.
-            self.gate.close(Stopped("store", error=e))
+    def _close(self, error: StoreError) -> None:
+        """The record is not in the store, so nobody may see the outcome."""
+        self.gate.close(Stopped("store", error=error))
 
     async def _write_apart(
         self, create: Callable[[Record], Awaitable[None]], record: Record, branch: Scope
@@ -278,7 +292,10 @@ class Recorder:
 
         async def apart() -> None:
             with self.gate.wait(branch, shield=False):
-                await self._create_or_close(create, record)
+                try:
+                    await create(record)
+                except StoreError as e:
+                    self._close(e)
             ended.set()
 
         self.spawn(apart)
