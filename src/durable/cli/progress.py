@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from durable.runtime.surroundings import Progress
 
 if TYPE_CHECKING:
-    from durable.client.connection import Observer
+    from durable.runtime.surroundings import Observer
 
 
 @contextlib.contextmanager

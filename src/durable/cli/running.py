@@ -15,11 +15,11 @@ from durable.cli.exits import PATIENCE, Interrupted
 from durable.cli.inputs import Asked
 from durable.cli.interrupts import asked_to_stop
 from durable.client import Skipped, connect, skipping
-from durable.client.connection import Observer
 from durable.client.handles import outcome_of, recorded
 from durable.errors import StoreError
 from durable.protocol import durations, moments, values
 from durable.runtime import watching
+from durable.runtime.surroundings import Observer
 from durable.system import watches
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
@@ -31,7 +31,7 @@ from durable.runtime.closing import Stopped
 from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.identity import Options
 from durable.runtime.keyed import Begun
-from durable.runtime.surroundings import Progress
+from durable.runtime.surroundings import Observer
 from durable.runtime.worker import Worker
 from durable.store import Refused, Store, Written
 from durable.store.opening import open_store
@@ -39,13 +39,8 @@ from durable.store.opening import open_store
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Observer = Callable[[str, Progress], None]
 
 UNWIND_TIMEOUT = 2.0  # seconds that a cancelled `run` waits for its run to be handed over
-
-
-def _ignore(run: str, progress: Progress) -> None:
-    """Nobody watches."""
 
 
 @contextlib.asynccontextmanager
@@ -54,7 +49,7 @@ async def connect(
     *,
     patience: float | None = 30.0,
     create: bool = True,
-    observe: Observer = _ignore,
+    observe: Observer | None = None,
 ) -> AsyncIterator[Client]:
     """A client of the store at `url`, for as long as the `async with` block lasts.
 
@@ -92,7 +87,7 @@ class Client(Coordination, Repair):
     """
 
     def __init__(
-        self, store: Store, *, observe: Observer = _ignore, options: Options | None = None
+        self, store: Store, *, observe: Observer | None = None, options: Options | None = None
     ) -> None:
         in_thread = options is None or options.renew_in_thread
         super().__init__(store, lambda: self._tasks, renew_in_thread=in_thread)

@@ -76,7 +76,12 @@ def instance_folder(run: str, instance: str) -> str:
 
 
 def step(run: str, instance: str, path: str) -> str:
-    return f"{instance_folder(run, instance)}steps/{path_part(path)}"
+    return step_in(instance_folder(run, instance), path)
+
+
+def step_in(folder: str, path: str) -> str:
+    """As `step`, in the folder of an instance."""
+    return f"{folder}steps/{path_part(path)}"
 
 
 def group(run: str, instance: str, k: int) -> str:

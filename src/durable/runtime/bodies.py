@@ -99,6 +99,7 @@ class Bodies:
             if isinstance(tried, tuple):
                 return tried
             await self.recorder.write_attempt(tried, branch)
+            self.around.recorded(self.ownership.run_id)
             await self._back_off(call, tried, branch)
 
     async def _try(self, call: StepCall[Any], course: Course) -> tuple[Step, object] | Attempt:
@@ -147,7 +148,8 @@ class Bodies:
         return Inside(
             store=self.around.store, loop=self.loop, publishing=self.publishing,
             new_beats=partial(self._new_beats, call.path, course.number), beats=course.beats,
-            told=course.details, timeout=call.definition.timeout or math.inf,
+            told=course.details, details=course.details,
+            timeout=call.definition.timeout or math.inf,
             silence=call.definition.heartbeat_timeout or math.inf,
         )  # fmt: skip
 
@@ -209,5 +211,6 @@ class Bodies:
         failed: bool = False,
         seconds: float = 0,
     ) -> None:
-        progress = Progress(kind, call.path, call.name, attempt, failed, seconds)
-        self.around.observe(self.ownership.run_id, progress)
+        if self.around.observe is not None:
+            progress = Progress(kind, call.path, call.name, attempt, failed, seconds)
+            self.around.observe(self.ownership.run_id, progress)

@@ -92,7 +92,7 @@ class Cancelling:
         self._run_id = ownership.run_id
         self._instance = ownership.instance
         self._store = store
-        self._open: dict[str, Interrupting] = {}
+        self._open: dict[str, Interrupting] = {}  # by path
         self._on_asked = on_asked
 
     @cached_property

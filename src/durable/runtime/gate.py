@@ -93,7 +93,9 @@ class Gate:
 
     def is_open(self, branch: Scope) -> bool:
         """Whether calls in this branch may go on."""
-        return self.closing is None and not branch.is_decided()
+        if self.closing is not None or branch.decided:
+            return False
+        return branch.parent is None or not branch.parent.is_decided()
 
     def guard(self) -> bool:
         """Whether this owner may still act (promise P11); closes the run if not."""

@@ -172,7 +172,9 @@ class Groups:
     def _acknowledged(self, group: Group) -> None:
         self._sending, self._last = None, group.k
         self._riders.arrived(group.steps[0])
-        for step in group.steps:
-            told = Progress.of("record", step.path, step.name, step)
-            self._around.observe(self._ownership.run_id, told)
+        self._around.recorded(self._ownership.run_id)
+        if self._around.observe is not None:
+            for step in group.steps:
+                told = Progress.of("record", step.path, step.name, step)
+                self._around.observe(self._ownership.run_id, told)
         self._sent.set()

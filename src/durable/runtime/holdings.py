@@ -22,7 +22,6 @@ from durable.runtime.markers import Held
 from durable.runtime.reading import with_body
 from durable.runtime.runner import Runner
 from durable.runtime.solitude import Solitude
-from durable.runtime.surroundings import Progress
 from durable.runtime.together import both
 from durable.store import Refused, Store, Stored, Written
 
@@ -79,18 +78,14 @@ class Holdings:
         return Identity(
             self._store, self._options,
             tasks=self._tasks, on_lost=self._on_lost, describe_running=self._describe_running,
-            observe=self._observe, crowded=lambda: not self.room, launch=self._launch,
+            observe=self._options.observe, recorded=self._solitude.end,
+            crowded=lambda: not self.room, launch=self._launch,
         )  # fmt: skip
 
     def _describe_running(self) -> str:
         executions = [(run, r.execution) for run, r in list(self.runners.items()) if r.execution]
         paths = [f"{path} of run {run!r}" for run, e in executions for path in list(e.running)]
         return ", ".join(paths)
-
-    def _observe(self, run: str, progress: Progress) -> None:
-        if progress.kind in {"record", "retry"}:
-            self._solitude.end(run)
-        self._options.observe(run, progress)
 
     def _on_lost(self, reason: str) -> None:
         if self.identity.over:

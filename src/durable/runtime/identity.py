@@ -16,7 +16,7 @@ from durable.runtime.custody import Work
 from durable.runtime.definitions import StepDefinition
 from durable.runtime.lease import LeaseKeeper
 from durable.runtime.locks import LockFile
-from durable.runtime.surroundings import Progress, Surroundings, own_body
+from durable.runtime.surroundings import Observer, Surroundings, own_body
 from durable.store import Refused, Store, Written
 from durable.system import always_park, boot_id, label, process_id, watches
 
@@ -56,7 +56,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     renew_in_thread: bool = True
     polls: bool = True
     schedules: bool = True
-    observe: Callable[[str, Progress], None] = lambda run, progress: None
+    observe: Observer | None = None
     always_park: bool = msgspec.field(default_factory=always_park)
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
     watch: bool = msgspec.field(default_factory=watches)
@@ -71,6 +71,7 @@ class Identity:
         on_lost: called once, in the event loop, when the lease is lost.
         describe_running: names the bodies in flight, for a warning.
         observe: told of every call's progress.
+        recorded: told which run has recorded that a call has come further.
         crowded: whether the worker has no place for another run.
         launch: starts a child's run.
     """
@@ -83,7 +84,8 @@ class Identity:
         tasks: anyio.abc.TaskGroup,
         on_lost: Callable[[str], None],
         describe_running: Callable[[], str],
-        observe: Callable[[str, Progress], None],
+        observe: Observer | None,
+        recorded: Callable[[str], None],
         crowded: Callable[[], bool],
         launch: Callable[[Store, str, Start], Awaitable[Written | Refused]],
     ) -> None:
@@ -105,7 +107,7 @@ class Identity:
             trusted=self.keeper.trusted,
             steps=anyio.CapacityLimiter(options.threads),
             workflows=anyio.CapacityLimiter(options.concurrency),
-            observe=observe, body_of=options.body_of, crowded=crowded,
+            observe=observe, recorded=recorded, body_of=options.body_of, crowded=crowded,
             always_park=options.always_park, launch=launch,
         )  # fmt: skip
         self.over = False

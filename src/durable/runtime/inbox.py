@@ -203,6 +203,7 @@ class Inbox:
         if wish.answer.event is not None and not wish.branch.is_decided():
             self._take(wish.answer.event, wish.call.path)
         wish.take = take
+        performer.around.recorded(performer.run_id)
         performer.tell("record", wish.call, take.as_step())
         wish.decided.set()
 

@@ -48,13 +48,10 @@ class Inside(msgspec.Struct, kw_only=True):  # made for every attempt: no datacl
     silence: float = math.inf
     flag: Flag = msgspec.field(default_factory=Flag)
     published: dict[str, msgspec.Raw] = {}  # a Struct copies it
-    details: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    details: msgspec.Raw | msgspec.UnsetType
     _over: bool = False
     _end: float = math.inf
     _scope: anyio.CancelScope | None = None  # nothing limits it
-
-    def __post_init__(self) -> None:
-        self.details = self.told
 
     # -- around it, in the event loop -------------------------------------------------------------
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
+
+from durable.protocol import names
 
 
 @dataclass(kw_only=True)
@@ -24,6 +27,11 @@ class Ownership:
     epoch: int
     tick: float = 0.0
     version: str = ""
+
+    @cached_property
+    def folder(self) -> str:
+        """Where all that it records is."""
+        return names.instance_folder(self.run_id, self.instance)
 
     def key(self, path: str) -> str:
         """The idempotency key of the call at `path`; without a path, the workflow function's."""

@@ -126,7 +126,8 @@ class Parking:
     def call_ends(self) -> None:
         """It has its outcome, or was cancelled."""
         self._moving -= 1
-        self.changed()
+        if self._standing or self._watching:
+            self.changed()
 
     # -- what stands ------------------------------------------------------------------------------
 

@@ -139,7 +139,8 @@ class Performer:
             return (self.bodies.outcome if call.stored is None else self._undoable)(call, branch)
 
         outcome = await self.live(call, branch, body)
-        self.undoing.came_to(outcome[0])
+        if self.undoing.registered:
+            self.undoing.came_to(outcome[0])
         return outcome
 
     async def _undoable(self, call: StepCall[Any], branch: Scope) -> tuple[Step, object]:
@@ -264,6 +265,7 @@ class Performer:
         self.recorder.in_order(step, self.turnstile.issue())
         try:
             await self.recorder.write_outcome(step, branch, shielded=shielded)
+            self.around.recorded(self.run_id)
             self.tell("record", call, step)
         finally:
             event = self.turnstile.live_turn(step.n)  # in any case: others wait behind it
@@ -277,5 +279,6 @@ class Performer:
         await self.gate.check_open(branch)
 
     def tell(self, kind: str, call: Call[Any], step: Step | None = None) -> None:
-        """Tell observers of the call's progress."""
-        self.around.observe(self.run_id, Progress.of(kind, call.path, call.name, step))
+        """Tell whoever watches of the call's progress."""
+        if self.around.observe is not None:
+            self.around.observe(self.run_id, Progress.of(kind, call.path, call.name, step))

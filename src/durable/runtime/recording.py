@@ -171,7 +171,7 @@ class Recorder:
             raise await self.gate.refusal()
 
     async def _create_outcome(self, step: Step) -> None:
-        name = names.step(self.ownership.run_id, self.ownership.instance, step.path)
+        name = names.step_in(self.ownership.folder, step.path)
         written = await self.around.store.create(name, records.encode(step), nonce=step.nonce)
         self._acknowledged(step, written)
 

@@ -59,7 +59,8 @@ class Riders:
             self._slept = [sleep for sleep in self._slept if sleep not in record.slept]
         if record.patches:
             self._patches = [patch for patch in self._patches if patch not in record.patches]
-        self._told(record.closed)
+        if record.closed:
+            self._told(record.closed)
 
     def board_claim(self, wait: Wait) -> None:
         """This claim is sent next. It has no place in the order, and so can give none."""
@@ -71,5 +72,4 @@ class Riders:
         self._told(wait.closed)
 
     def _told(self, closed: list[str]) -> None:
-        if closed:
-            self._closed = [path for path in self._closed if path not in closed]
+        self._closed = [path for path in self._closed if path not in closed]

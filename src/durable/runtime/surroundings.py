@@ -42,9 +42,16 @@ def _as_many_as_cores() -> anyio.CapacityLimiter:
     return anyio.CapacityLimiter(cores())
 
 
+def _recorded(run: str) -> None:
+    """Nobody needs to know."""
+
+
 def own_body(definition: StepDefinition) -> Callable[..., Any]:
     """The function that was decorated."""
     return definition.fn
+
+
+Observer = Callable[[str, Progress], None]
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +63,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         steps: limit of threads for sync step bodies.
         workflows: limit of threads for sync workflow functions.
         processes: limit of child processes for step bodies.
+        observe: told of every call's progress, in the event loop; None: nobody watches.
+        recorded: told which run has recorded that a call has come further.
         body_of: the function that runs as a step's body; tests put others in its place.
         replay_only: no body runs and nothing is written: the first unrecorded call ends the
             execution (`durable replay`).
@@ -71,7 +80,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     steps: anyio.CapacityLimiter
     workflows: anyio.CapacityLimiter
     processes: anyio.CapacityLimiter = msgspec.field(default_factory=_as_many_as_cores)
-    observe: Callable[[str, Progress], None] = lambda run, progress: None
+    observe: Observer | None = None
+    recorded: Callable[[str], None] = _recorded
     body_of: Callable[[StepDefinition], Callable[..., Any]] = own_body
     replay_only: bool = False
     crowded: Callable[[], bool] = lambda: False

@@ -45,7 +45,7 @@ def strand() -> int:
 
     A scope belongs to one strand; a call is legal in the strand that owns the scope.
     """
-    if in_trio():
+    if "trio" in sys.modules and in_trio():
         return anyio.get_current_task().id
     # The id that anyio gives, without the description of the task that it makes each time.
     task = _asyncio_task()
@@ -92,7 +92,7 @@ def cancel_requests() -> Requests | None:
 
 def cancel_count() -> int:
     """How often the running asyncio task has been cancelled and it was not taken back."""
-    if in_trio():
+    if "trio" in sys.modules and in_trio():
         return 0
     task: Any = sys.modules["asyncio"].current_task()
     return int(task.cancelling()) if task is not None else 0
