@@ -63,6 +63,7 @@ SKIP, RAISE, JOIN = singleton("skip"), singleton("raise"), singleton("join")
 QUEUE, REPLACE = singleton("queue"), singleton("replace")
 WAIT, BRIEF = singleton("wait"), singleton("wait", max_wait="20s")
 TRIES = singleton("wait", max_attempts=3, attempt_every="20s")
+ONCE = singleton("wait", max_attempts=1)
 BOUND = singleton("queue", lock_ttl="40s")
 
 
@@ -221,6 +222,40 @@ async def test_a_wait_of_some_attempts_is_parked_in_between() -> None:
         assert "after waiting 40 s" in str(raised)
         assert 40 <= w.store.now() - began < 50
         assert await w.result("a") == "a"
+
+
+async def test_who_asks_once_leaves_the_line() -> None:
+    """A run that is turned away before it was ever parked stands in line no more."""
+    async with world() as w:
+        await w.process()
+        await w.start("a", ONCE, 20.0)
+        await w.until(lambda: bodies == ["a"])
+        await w.start("b", ONCE)
+        raised = await error(w, "b")
+        await w.until(lambda: len(w.hints("live/")) == 1)
+
+        assert "after waiting 0 s" in str(raised)
+        assert [n for n in w.there() if "/wait/" in n] == []
+
+
+async def test_who_is_turned_away_while_the_lock_becomes_free_passes_it_on() -> None:
+    """The holder ends and wakes the first in line, who just gave up: the second is woken."""
+    async with world() as w:
+
+        def slow(call: Call) -> Fault | None:
+            is_result = call.name.startswith("runs/b/") and call.name.endswith("/result")
+            return Fault("delayed", seconds=40.0) if is_result and call.verb == "create" else None
+
+        await w.process(faults=slow)
+        await w.start("a", QUEUE, 20.0)
+        await w.until(lambda: bodies == ["a"])
+        await w.start("b", ONCE)
+        await virtual_seconds(2)
+        await w.start("c", QUEUE, 1.0)
+        assert await w.result("a") == "a"
+
+        assert await w.result("c") == "c"
+        assert bodies == ["a", "c"]
 
 
 async def test_attempts_do_not_delay_who_is_woken() -> None:

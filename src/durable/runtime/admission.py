@@ -71,7 +71,8 @@ class Admission:
     """Asks for one run.
 
     Attributes:
-        facts: of the run, as just read; a run that was held back gets the `start` that counts.
+        facts: of the run, as just read; a run that was held back gets the `start` that counts,
+            and one that begins to wait for the lock gets that wait.
         lines: what is known of the queues.
         hint: the number of the slot that the run was woken for; below 0: none is known.
         clean: nothing that an earlier owner of the run has sent is under way.
@@ -181,6 +182,7 @@ class Admission:
         wait = lock_wait(self.facts)
         if wait is None:
             wait = await locks.begin_wait(store, run, start, request)
+            self.facts.waits.append(wait)  # if it ends right now, it leaves the line all the same
         expected = _until(held, wait, request, store.now())
         await locks.stand(store, run, start, wait, expected)
         if request.on_conflict == "replace":
