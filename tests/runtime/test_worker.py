@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from durable.protocol import names, records
 from durable.protocol.records import Lease, Marker
 from durable.runtime import markers
 from durable.runtime.sweeper import Sweeper, sweep
-from durable.store.memory import Call, Fault
+from durable.store import Store
+from durable.store.memory import Call, Fault, MemoryBackend
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import world
+from tests.stores import chosen
 from tests.virtual_time import virtual_seconds
 
 pytestmark = pytest.mark.anyio
@@ -524,6 +527,65 @@ async def test_sweep_frees_the_runs_of_the_dead_and_executes_nothing() -> None:
         assert found is not None
         assert (found[1].holder, found[1].why) == ("", "takeover")
         assert bodies == {"a0": 1}
+
+
+async def test_sweep_takes_nothing_from_a_worker_that_was_idle_meanwhile() -> None:
+    """Who had no lease between two pages of the list is alive, and keeps what it took since."""
+    pages = count(1)
+
+    def slow(call: Call) -> Fault | None:
+        if call.verb == "list":
+            return Fault("delayed", seconds=200.0) if next(pages) == 2 else None
+        return Fault("delayed", seconds=60.0) if call.name.startswith("workers/") else None
+
+    async with world() as w:
+        worker = (await w.process(serves=lambda name: name == three.definition.name)).worker
+        before, after, last = sorted("abc", key=lambda run: names.marker("default", run))
+        await w.start(last, quickly, 1)  # nobody serves it, so there is a page behind
+        await w.start(before, three, before, 3.0)
+        await w.until(lambda: bodies[f"{before}0"] == 1)
+        backend = MemoryBackend(chosen(w.bucket), faults=slow, page_size=1)
+        sweeper = Sweeper(store=Store(backend, system=w.system), runtime_folder=None)
+        freed = ["not known"]
+
+        async def sweep_slowly() -> None:
+            freed[:] = await sweep(sweeper, "default")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sweep_slowly)
+            await virtual_seconds(100)
+            assert w.hints("workers/") == []
+            await w.start(after, three, after, 300.0)
+
+        assert freed == []
+        found = await markers.read(w.store, "default", after)
+        assert found is not None
+        assert found[1].holder == worker.id
+        assert bodies[f"{after}0"] == 1
+
+
+async def test_an_idle_worker_that_was_fenced_goes_on_under_another_id() -> None:
+    """It could not give its lease back; by the time it has work again the fence is tidied away."""
+
+    def cannot_leave(call: Call) -> Fault | None:
+        leaves = call.verb == "delete" and call.name.startswith("workers/")
+        return Fault("unsent") if leaves else None
+
+    async with world() as w:
+        idle = await w.process(
+            serves=lambda name: name == quickly.definition.name, faults=cannot_leave
+        )
+        fenced = idle.worker.id
+        await w.start("first", quickly, 1)
+        await w.result("first")
+        await w.process(serves=lambda name: name == three.definition.name)
+        await virtual_seconds(20 * TTL)
+        assert w.hints("workers/") == []
+        await w.start("second", quickly, 2)
+
+        assert await w.result("second") == 4
+        assert idle.worker.id != fenced
+        assert w.hints("workers/") == [names.worker(idle.worker.id)]
 
 
 async def test_a_full_store_stops_the_run_with_nothing_half_recorded() -> None:

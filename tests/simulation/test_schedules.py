@@ -88,6 +88,8 @@ FOUND: list[tuple[str, int, Fault]] = [
         91,
         "pause_over",
     ),  # one slot too many, taken back by its maker
+    ("workflow_paused", 71, "suspend"),  # an idle worker used an id anew that had been fenced
+    ("lock_is_waited_for_in_vain", 79, "outage"),  # who gave up at its first look stayed in line
 ]
 
 

@@ -91,7 +91,8 @@ class Holdings:
         if self.identity.over:
             return
         lost = self.identity
-        log.warning("worker %s lost its lease (%s): its runs go on elsewhere", lost.id, reason)
+        then = ": its runs go on elsewhere" if self.runners else ""
+        log.warning("worker %s lost its lease (%s)%s", lost.id, reason, then)
         for runner in list(self.runners.values()):
             runner.stop(Stopped("lease"))
         lost.end()

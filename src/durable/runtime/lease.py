@@ -12,6 +12,9 @@ for ttl - margin from the moment it was sent, on a clock that counts suspend.
 - A process that was stopped or suspended finds its deadline past when it wakes. It holds nothing
   until one more renewal is acknowledged; if nobody fenced it meanwhile, nobody has taken anything
   from it, and it goes on. That renewal is the only write a holder past its deadline sends.
+- A worker id that others have seen dead is never alive again. So a lease that was given back is
+  taken anew under the same id only if nobody can have fenced it: it was deleted in time, and no
+  create of it is under way, which would stand there unrenewed. Else it counts as lost.
 
 Renewal has a thread and an event loop of its own, so code that blocks the worker's loop or holds
 a core loses nothing. It watches that loop, too, and warns when it stands still for long.
@@ -137,6 +140,8 @@ class LeaseKeeper:
             if tenure.error is not None:
                 if self._tenure is tenure:
                     self._tenure = None
+                    if tenure.unsure:
+                        self._lost = f"whether it was taken is not known: {tenure.error}"
                 raise tenure.error
             if self._tenure is not tenure or tenure.ended.is_set():
                 return False
@@ -158,7 +163,9 @@ class LeaseKeeper:
                 await tenure.news.wait()
 
     async def release(self) -> bool:
-        """Stop renewing and delete the lease; `acquire` may then be called again.
+        """Stop renewing and delete the lease.
+
+        If nobody can have fenced it until then, `acquire` may be called again.
 
         Returns:
             False: it was lost, or the store refused or did not answer in time; then it runs out.
@@ -168,10 +175,14 @@ class LeaseKeeper:
             self.stop()
             if tenure is None:
                 return not self._lost
+            gone = False
             with anyio.move_on_after(self._terms.timeout), contextlib.suppress(StoreRefused):
                 await tenure.ended.wait()
-                return not self._lost and await self._delete(tenure)
-            return False
+                gone = not self._lost and await self._delete(tenure)
+            in_time = self._system.boot() < tenure.deadline  # else it may be gone since a fence
+            if not (gone and in_time) or tenure.unsure:
+                self._lost = self._lost or "it was not given back in good order"
+            return gone
 
     def stop(self) -> None:
         """Stop renewing without a write: the lease runs out, or is lost already."""
@@ -252,6 +263,7 @@ class LeaseKeeper:
                     if isinstance(answer, Written) and answer.first:
                         tenure.stands(answer.generation, write.nonce)
                         return sent  # not when the write began: this very try was applied
+                    tenure.unsure |= tenure.generation is None
                     if not await self._look(tenure, answer):
                         return None
                     if write.nonce in tenure.writers:
@@ -264,6 +276,7 @@ class LeaseKeeper:
                         raise
                     self.refusal, trouble = e, str(e)  # it may be mended before the deadline
                     await anyio.sleep(self._terms.timeout)
+            tenure.unsure |= tenure.generation is None
             if self._is_too_late(tenure):
                 self._lose(tenure, f"it was not renewed in time: {trouble}")
                 return None

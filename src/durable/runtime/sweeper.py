@@ -143,7 +143,8 @@ async def sweep(sweeper: Sweeper, queue: str) -> list[str]:
     store, system = sweeper.store, sweeper.store.system
     verdicts: dict[str, bool] = {}
     freed: list[str] = []
-    async for stored in store.list(names.marker_folder(queue)):
+    # All of them first: who has no lease now may have one, and hold what a later page shows.
+    for stored in [stored async for stored in store.list(names.marker_folder(queue))]:
         run, holder = names.marker_run(stored.name), stored.meta.get("holder", "")
         if not holder or run is None:
             continue

@@ -31,6 +31,7 @@ class Tenure:
         began: when the acquisition began, on the boot clock.
         generation: what stands in the store as last known; None: nothing of ours yet.
         writers: the nonces of its last writers, newest first.
+        unsure: a create of ours was not answered at once, and may be applied later.
         deadline: until when it is trusted, on the boot clock; -inf until first acknowledged.
         error: why it could not be acquired.
         news: set, and replaced by a new one, when any of this changed.
@@ -41,6 +42,7 @@ class Tenure:
         self.began = began
         self.generation: int | None = None
         self.writers: deque[str] = deque(maxlen=WRITERS_KEPT)
+        self.unsure = False
         self.deadline = -math.inf
         self.error: Exception | None = None
         self.news = anyio.Event()
