@@ -38,14 +38,20 @@ def _slots(case: Case) -> Iterator[tuple[str, str, list[Fact]]]:
 
 
 def _grants(case: Case) -> Iterator[tuple[str, str, Fact]]:
-    """Each time that a slot came to name an instance that it did not name."""
+    """Each time that a slot came to name an instance that it did not name.
+
+    A write that lands once more, late, gives nothing: it was judged when it first landed.
+    """
     for queue, name, facts in _slots(case):
         before: tuple[str, str] = "", ""
+        written: set[str] = set()
         for fact in facts:
-            owner = ("", "") if fact.verb == "delete" else _owner(record(fact))
-            if owner[0] and owner != before:
+            said = {} if fact.verb == "delete" else record(fact)
+            owner, nonce = _owner(said), said.get("nonce", "")
+            if owner[0] and owner != before and nonce not in written:
                 yield queue, name, fact
             before = owner
+            written.add(nonce)
 
 
 def slots_are_never_exceeded(case: Case) -> Iterator[str]:
