@@ -64,6 +64,7 @@ replacing = alone("replacing", "replace")
 expiring = alone("expiring", "wait", lock_ttl=15.0)
 impatient = alone("impatient", "wait", max_wait=12.0)
 asking = alone("asking", "wait", max_attempts=3, attempt_every=6.0)
+asking_once = alone("asking_once", "wait", max_attempts=1)
 
 SINGLE = [skipping, raising, joining, waiting, queueing, replacing, impatient, asking]
 

@@ -108,6 +108,22 @@ async def lock_is_waited_for_in_vain(world: World) -> None:
 
 
 @scenario
+async def lock_is_asked_for_once(world: World) -> None:
+    """One gives up at its first look, others stand in line before and behind it."""
+    world.fleet(2, flows.code())
+    await world.start(shared.waiting, "holder", "key", 4)
+    await world.until(lambda: holds(world, "key", "holder"), "the lock to be held")
+    runs = await one_by_one(
+        world,
+        (shared.asking_once, "first", ("key", 1)),
+        (shared.queueing, "next", ("key", 3)),
+        (shared.asking_once, "second", ("key", 1)),
+        (shared.queueing, "last", ("key", 1)),
+    )
+    await world.ended("holder", *runs)
+
+
+@scenario
 async def lock_expires(world: World) -> None:
     """Its holder goes on beside the next after the ttl."""
     world.fleet(2, flows.code())

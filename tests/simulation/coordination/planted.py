@@ -14,7 +14,8 @@ from durable.effects import Effect
 from durable.protocol import names, queues, records, singletons, ticks
 from durable.runtime import admission, debouncing, finishing, firing, keyed, leaving, markers
 from durable.runtime import singletons as locks
-from durable.runtime.admission import Admission
+from durable.runtime.admission import Admission, Turned
+from durable.runtime.closing import Parked
 from durable.runtime.custody import Custody
 from durable.runtime.scheduler import Scheduler
 from durable.runtime.slots import HeldSlot, Slots
@@ -46,9 +47,10 @@ def the_lock_is_freed_before_the_result() -> Iterator[None]:
 
 @bug
 def waiters_are_not_woken() -> Iterator[None]:
-    async def end(store: Store, run: str, start: Any, wait: Any) -> None:
+    async def end(store: Store, run: str, start: Any, wait: Any) -> Any:
         if start.lock is not None and wait is not None:
-            await locks.leave(store, start.lock.key, run, start)
+            return await locks.leave(store, run, start, wait)
+        return wait
 
     with replaced(locks, "end", end):
         yield
@@ -57,13 +59,32 @@ def waiters_are_not_woken() -> Iterator[None]:
 @bug
 def who_waits_does_not_look_again() -> Iterator[None]:
     """It stands in line after its last look at the lock."""
+    true = Admission._wait
 
     async def wait(self: Admission, request: Any, held: Any) -> Any:
         found = admission.lock_wait(self.facts)
         if found is None:
             found = await locks.begin_wait(self.store, self.run, self.facts.start, request)
-        asks = singletons.next_attempt(request, found.time, self.store.now())
-        return admission._parked(held, found, asks)
+        if found.due is not None and found.due <= self.store.now():
+            return await true(self, request, held)  # it gives up
+        due = admission._until(held, found, request, self.store.now())
+        await locks.stand(self.store, self.run, self.facts.start, found, due)
+        return Parked(singletons.LOCK_PATH, due, "for the lock")
+
+    with replaced(Admission, "_wait", wait):
+        yield
+
+
+@bug
+def who_gives_up_at_its_first_look_stays_in_line() -> Iterator[None]:
+    true = Admission._wait
+
+    async def wait(self: Admission, request: Any, held: Any) -> Any:
+        known = list(self.facts.waits)
+        answer = await true(self, request, held)
+        if isinstance(answer, Turned):
+            self.facts.waits = known
+        return answer
 
     with replaced(Admission, "_wait", wait):
         yield
