@@ -11,7 +11,7 @@ import msgspec
 
 from durable.errors import InvalidArguments
 from durable.protocol.located import Located, Undecodable, Unencodable
-from durable.protocol.typed import reader, writer
+from durable.protocol.typed import encode_checked, reader
 from durable.protocol.untagging import untag
 
 Call = tuple[tuple[object, ...], dict[str, object]]
@@ -53,7 +53,7 @@ def encode_call(
     stored = _Stored()
     for key, value, annotation in _each(signature, hints, args, kwargs):
         try:
-            raw = msgspec.Raw(writer(annotation).checked(value)[0])
+            raw = msgspec.Raw(encode_checked(value, annotation)[0])
         except Unencodable as e:
             raise InvalidArguments(_about(name, signature, key, e)) from e
         if isinstance(key, int):

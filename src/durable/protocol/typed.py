@@ -20,13 +20,14 @@ import msgspec
 from durable.protocol.annotations import Choice, labels_of, rewrite, shown
 from durable.protocol.located import Undecodable, Unencodable
 from durable.protocol.shapes import is_model, type_name
-from durable.protocol.tagging import TAG, EscapingTagger, Tagger
+from durable.protocol.tagging import INT64_MAX, TAG, EscapingTagger, Tagger
 from durable.protocol.untagging import Cases, untag
 
 _dumps = msgspec.json.Encoder().encode
 _loads = msgspec.json.Decoder().decode
 _TAG_IN_JSON: Final = b'"$"'
 _ANYTHING: Final = frozenset({None, object, Any, typing.NoReturn, typing.Never})
+_PLAIN: Final = (bool, int, float, str)  # what JSON says itself
 # What untagged trees hold as themselves; anything else msgspec makes out of these.
 _EXACT: Final = (
     bytes,
@@ -53,6 +54,7 @@ class Codec:
         self.annotation = annotation
         self.typed = annotation not in _ANYTHING if _hashable(annotation) else True
         self.target = rewrite(annotation) if self.typed else object
+        self.plain = annotation if annotation in _PLAIN else None
         members = labels_of(self.target)
         self.labels = {kind: label for label, (kind, _) in members.items()}
         makers = {
@@ -100,7 +102,9 @@ class Codec:
             raise Undecodable(f"is damaged: it is not JSON: {e}") from e
         except RecursionError:
             raise Undecodable("is damaged: it is nested too deep") from None
-        return self.convert(tree, self.target) if self.typed else tree
+        if not self.typed or type(tree) is self.plain:
+            return tree
+        return self.convert(tree, self.target)
 
     def checked(self, value: object) -> tuple[bytes, object]:
         """The JSON of `value` and the copy that it decodes to, which is equal to the value.
@@ -239,3 +243,24 @@ def codec_for(annotation: object) -> Codec:
         if _hashable(annotation):
             raise
         return Codec(annotation)
+
+
+def encode_checked(value: object, annotation: object = None) -> tuple[bytes, object]:
+    """The JSON of a value, and its decoded copy, which is equal to it.
+
+    Raises:
+        Unencodable: the value cannot be stored, or would come back different.
+    """
+    kind = type(value)
+    # The common scalars are immutable and written as they are: the copy is the value.
+    if annotation is None or annotation is kind:
+        if value is None:
+            return b"null", None
+        if kind is str or kind is bool:
+            try:
+                return _dumps(value), value
+            except UnicodeEncodeError:
+                pass
+        elif kind is int and -INT64_MAX <= value < INT64_MAX:  # type: ignore[operator]  # `kind is int` narrows nothing for mypy
+            return _dumps(value), value
+    return writer(annotation).checked(value)

@@ -15,7 +15,7 @@ from durable.errors import InvalidArguments, UnencodableResult
 from durable.protocol.annotations import check_annotation
 from durable.protocol.calls import call_from_json, decode_call, encode_call, parsed
 from durable.protocol.located import Undecodable, Unencodable
-from durable.protocol.typed import reader, writer
+from durable.protocol.typed import encode_checked, reader, writer
 
 __all__ = [
     "Undecodable",
@@ -34,9 +34,6 @@ __all__ = [
 
 REPR_BYTES_MAX: Final = 4096  # of a result that cannot be stored, kept for repair
 
-_dumps = msgspec.json.Encoder().encode
-_INT64_MAX: Final = 2**63
-
 
 def encode(value: object, annotation: object = None) -> bytes:
     """The JSON of a value. It is not checked against the annotation: see `encode_checked`.
@@ -49,27 +46,6 @@ def encode(value: object, annotation: object = None) -> bytes:
         Unencodable: the value, or a part of it, cannot be stored.
     """
     return writer(annotation).encode(value)
-
-
-def encode_checked(value: object, annotation: object = None) -> tuple[bytes, object]:
-    """The JSON of a value, and its decoded copy, which is equal to it.
-
-    Raises:
-        Unencodable: the value cannot be stored, or would come back different.
-    """
-    kind = type(value)
-    # The common scalars are immutable and written as they are: the copy is the value.
-    if annotation is None or annotation is kind:
-        if value is None:
-            return b"null", None
-        if kind is str or kind is bool:
-            try:
-                return _dumps(value), value
-            except UnicodeEncodeError:
-                pass
-        elif kind is int and -_INT64_MAX <= value < _INT64_MAX:  # type: ignore[operator]  # `kind is int` narrows nothing for mypy
-            return _dumps(value), value
-    return writer(annotation).checked(value)
 
 
 def encode_result(value: object, annotation: object, *, name: str) -> tuple[bytes, object]:
