@@ -396,7 +396,7 @@ class Line:
         ended = anyio.Event()
 
         async def execute() -> None:
-            await execution.run_to_end()
+            await execution.run_to_end(zombies.start_soon)
             seen.closing = Stopped("lease")
             with concluding:
                 seen.closing = await execution.conclude()

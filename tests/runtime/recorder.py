@@ -104,7 +104,8 @@ async def main(database: str) -> None:
         definition=program.definition, run_id=RUN, instance="i", epoch=epoch,
         journal=facts.journal(), args=(), kwargs={},
     )  # fmt: skip
-    await execution.run_to_end()
+    async with anyio.create_task_group() as tasks:
+        await execution.run_to_end(tasks.start_soon)
     await store.aclose()
     closing = execution.closing
     assert isinstance(closing, Finished), closing

@@ -85,7 +85,7 @@ class Run:
             if meanwhile is not None:
                 tasks.start_soon(meanwhile, execution)
             async with anyio.create_task_group() as its:
-                its.start_soon(execution.run_to_end)
+                its.start_soon(execution.run_to_end, its.start_soon)
                 await execution.end()
             tasks.cancel_scope.cancel()
         return await execution.conclude()

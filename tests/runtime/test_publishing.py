@@ -176,7 +176,7 @@ def test_what_a_body_published_last_is_in_its_record(backend: str) -> None:
             value_of(await one.execute())
             assert one.execution is not None
             await one.execution.publishing.flush()
-            store = one.execution._store
+            store = one.execution._around.store
             seen.append(await reading.published(store, RUN, "i"))
         return [(found["i"].epoch, bytes(found["i"].value)) for found in seen]
 
@@ -230,7 +230,7 @@ def test_from_sync_code(backend: str) -> None:
         value_of(await one.execute())
         assert one.execution is not None
         await one.execution.publishing.flush()
-        found = await reading.published(one.execution._store, RUN, "i")
+        found = await reading.published(one.execution._around.store, RUN, "i")
         return {name: bytes(record.value) for name, record in found.items()}
 
     assert run_with_threads(backend, main) == {"flow": b'"f"', "step": b'"s"'}

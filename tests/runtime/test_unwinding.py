@@ -433,7 +433,8 @@ def test_late_record(backend: str) -> None:
 
         execution = await one._prepare(lambda: True, False, None)
         await other.execute(meanwhile=overtake)
-        await execution.run_to_end()
+        async with anyio.create_task_group() as tasks:
+            await execution.run_to_end(tasks.start_soon)
         return execution.closing, value_of(await one.execute())
 
     closing, value = run(backend, main)

@@ -152,7 +152,7 @@ class Comparison:
             undos=undoing.by_path(facts.undos),
         )  # fmt: skip
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(execution.run_to_end)
+            tasks.start_soon(execution.run_to_end, tasks.start_soon)
             try:
                 with anyio.move_on_after(self._limit):
                     await execution.ended.wait()

@@ -52,7 +52,7 @@ from durable.runtime.definitions import WorkflowDefinition
 from durable.runtime.function import Function
 from durable.runtime.gate import Gate
 from durable.runtime.grouping import Groups
-from durable.runtime.helpers import Helpers
+from durable.runtime.helpers import Helpers, Work
 from durable.runtime.inbox import Inbox
 from durable.runtime.inflight import InFlight
 from durable.runtime.invoking import Invoker
@@ -142,7 +142,7 @@ class Execution:
         self._origin = origin or Origin(instance, 0.0)
         order = [step.path for step in journal.order]
         gate = self._gate = Gate(run_id, around.trusted)
-        helpers = self._helpers = Helpers(gate.close)
+        helpers = self._helpers = Helpers()
         self.spawn = helpers.spawn
         turnstile = self.turnstile = Turnstile(
             order, lambda it: helpers.spawn(partial(_dispatch, run_id, it, gate))
@@ -308,22 +308,24 @@ class Execution:
         """Paths of the calls whose bodies or writes are in flight."""
         return self._in_flight.paths
 
-    async def run_to_end(self) -> None:
+    async def run_to_end(self, start: Callable[[Work], object]) -> None:
         """Run the workflow function; returns when nothing of it is left.
 
         `ended` may be set earlier: a task that refuses to unwind is left behind.
+
+        Args:
+            start: starts a task of the owner's. Those of the run end with it.
         """
         token = executing.set(self)  # for all that begins here
         in_this_process.add(self)
+        self._helpers.start = start
         try:
-            async with anyio.create_task_group() as tasks:
-                self._helpers.tasks = tasks
-                self.looking.at(self._look)
-                self.looking.begin()
-                if self._deadline or self.cancelling.asked is not None:
-                    self._limits.start()
-                await self._come_to_end()
-                self._helpers.end()
+            self.looking.at(self._look)
+            self.looking.begin()
+            if self._deadline or self.cancelling.asked is not None:
+                self._limits.start()
+            await self._come_to_end()
+            await self._helpers.gone()
         finally:
             in_this_process.discard(self)
             executing.reset(token)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
-import anyio.abc
-
-from durable.runtime.closing import Closing, Stopped
+import anyio
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -15,33 +14,45 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 class Helpers:
     """Those of one execution.
 
-    Args:
-        close: closes the run.
+    Most runs have none, so they have no task group, which has its price even then.
 
     Attributes:
-        tasks: where they run, once the execution has begun.
+        start: starts a task of the owner's, once the execution has begun.
     """
 
-    def __init__(self, close: Callable[[Closing], None]) -> None:
-        self.tasks: anyio.abc.TaskGroup | None = None
-        self._close = close
-        self._needed = False
+    def __init__(self) -> None:
+        self.start: Callable[[Work], object] | None = None
+        self._scopes: set[anyio.CancelScope] = set()  # of those that have not come to their end
+        self._over = False
+        self._none_left: anyio.Event | None = None  # while somebody waits for that
 
     def spawn(self, work: Work) -> None:
         """Start a task of the run's own."""
-        assert self.tasks is not None
-        self._needed = True
-        self.tasks.start_soon(self._run, work)
+        assert self.start is not None
+        scope = anyio.CancelScope()
+        self._scopes.add(scope)
+        if self._over:
+            scope.cancel()
+        self.start(partial(self._run, work, scope))
 
     def end(self) -> None:
         """Nothing needs them any more."""
-        if self.tasks is not None and self._needed:  # else there is nothing to cancel
-            self.tasks.cancel_scope.cancel()
+        self._over = True
+        for scope in list(self._scopes):
+            scope.cancel()
 
-    async def _run(self, work: Work) -> None:
+    async def gone(self) -> None:
+        """Ends them; returns when there are none."""
+        self.end()
+        if self._scopes:
+            self._none_left = anyio.Event()
+            await self._none_left.wait()
+
+    async def _run(self, work: Work, scope: anyio.CancelScope) -> None:
         try:
-            await work()
-        except Exception as e:
-            # The function stands under a shield: of a fault of ours it would not hear.
-            self._close(Stopped("broken", path=repr(e)))
-            raise
+            with scope:
+                await work()
+        finally:
+            self._scopes.discard(scope)
+            if not self._scopes and self._none_left is not None:
+                self._none_left.set()

@@ -7,6 +7,7 @@ of them comes next is decided here.
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import anyio
 
@@ -250,7 +251,7 @@ class Runner:
         if self._custody.touched:
             self._custody.touched = False
             execution.looking.touched()
-        self._custody.spawn(execution.run_to_end)
+        self._custody.spawn(partial(execution.run_to_end, self._custody.spawn))
         await execution.end()
 
     # -- after it ---------------------------------------------------------------------------------
