@@ -347,7 +347,7 @@ class Client(Coordination, Repair):
 
     async def _carry(self, worker: Worker, handle: Handle[Any]) -> Result:
         """Until the run is over, here or wherever a live worker holds it."""
-        looks = Looks(self.store.pace)
+        looks: Looks | None = None
         while True:
             runner = worker.runners.get(handle.id)
             carried = await worker.pursue(handle.queue, handle.id)
@@ -367,6 +367,7 @@ class Client(Coordination, Repair):
                 refusal = worker.refusal  # of many runs, each of which raises an error of its own
                 raise type(refusal)(refusal.message, hint=refusal.hint) from refusal
             if not carried:
+                looks = looks or Looks(self.store.pace)
                 await looks.again()
 
     async def _let_go(self, worker: Worker, run: str) -> None:

@@ -7,7 +7,7 @@ does what an ended run still owes, `leaving` lets go of one that is not over.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from durable.protocol.records import Start, Wait
@@ -55,14 +55,12 @@ class Custody:
     place: Place | None = None
     touched: bool = False
     last: Work | None = None
+    run: str = field(init=False)
+    store: Store = field(init=False)
 
-    @property
-    def run(self) -> str:
-        return self.held.marker.run
-
-    @property
-    def store(self) -> Store:
-        return self.around.store
+    def __post_init__(self) -> None:
+        self.run = self.held.marker.run
+        self.store = self.around.store
 
     def now(self) -> float:
         return self.around.store.now()

@@ -170,8 +170,8 @@ class Execution:
         gate.at_close(self.cancelling.release)
         in_flight = self._in_flight = InFlight(gate.close)
         self._keeper = Keeper(
-            lambda: not turnstile.replaying or bool(in_flight.paths), self._groups.recorded,
-            lambda e: gate.close(Stopped("store", error=e)), self.spawn,
+            turnstile=turnstile, in_flight=in_flight, groups=self._groups, gate=gate,
+            spawn=self.spawn,
         )  # fmt: skip
         self.publishing = Publishing(around, self.ownership, self._keeper)
         self.parking = self._make_parking(around, deadline)
@@ -257,9 +257,10 @@ class Execution:
         return Children(performer=self._performer, parking=self.parking, instance=self.instance)
 
     @property
-    def has_children(self) -> bool:
-        """Whether it asked for any."""
-        return "children" in vars(self)
+    def offspring(self) -> Children | None:
+        """The same; None if it never asked for any."""
+        made: Children | None = vars(self).get("children")
+        return made
 
     @cached_property
     def chance(self) -> Chance:

@@ -72,10 +72,12 @@ async def settle(custody: Custody, facts: Facts, result: Result) -> None:
 
 
 async def _cancel_children(custody: Custody, facts: Facts) -> None:
+    children = None if custody.execution is None else custody.execution.offspring
+    if children is None and not facts.steps:
+        return
     owned, instance = owned_in(facts.steps), facts.start.instance
     unsure = unsure_in(custody.run, instance, facts.steps)
-    if custody.execution is not None and custody.execution.has_children:
-        children = custody.execution.children
+    if children is not None:
         owned = {
             run: child
             for run, child in {**owned, **children.owned}.items()
@@ -88,7 +90,9 @@ async def _cancel_children(custody: Custody, facts: Facts) -> None:
 def _hints(custody: Custody, facts: Facts, waited: Wait | None) -> list[str]:
     """Names of the timer hints that the run may have, by path and deadline of their waits."""
     start = facts.start
-    waits = [*facts.waiting(), *([] if waited is None else [waited])]
+    waits = [] if facts.fresh else facts.waiting()
+    if waited is not None:
+        waits.append(waited)
     places: list[tuple[str, float | None]] = [(w.path, w.due) for w in waits if w.due is not None]
     if not facts.fresh:
         if start.is_collecting and start.debounce is not None:  # cancelled before its time

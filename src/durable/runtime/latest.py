@@ -7,7 +7,7 @@ goes on from what is there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -15,9 +15,14 @@ import msgspec
 
 from durable.errors import StoreError
 from durable.protocol import records
+from durable.runtime.closing import Stopped
+from durable.runtime.gate import Gate
+from durable.runtime.grouping import Groups
+from durable.runtime.inflight import InFlight
 from durable.runtime.news import News
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.turns import in_task
+from durable.runtime.turnstile import Turnstile
 from durable.store import Written
 
 PERIOD = 1.0  # seconds between two writes of one object: a bucket takes no more
@@ -91,27 +96,35 @@ class Keeper:
     """Writes the objects of one execution.
 
     Args:
-        ready: whether anything may be written yet.
-        ahead: waits until what a value may follow from is recorded; False if it will not be.
-        fail: told of a store that refuses.
         spawn: starts a task of the run's own.
     """
 
     def __init__(
         self,
-        ready: Callable[[], bool],
-        ahead: Callable[[], Awaitable[bool]],
-        fail: Callable[[StoreError], None],
+        *,
+        turnstile: Turnstile,
+        in_flight: InFlight,
+        groups: Groups,
+        gate: Gate,
         spawn: Spawn,
     ) -> None:
-        self.ahead = ahead
-        self._ready = ready
-        self._fail = fail
+        self._turnstile = turnstile
+        self._in_flight = in_flight
+        self._groups = groups
+        self._gate = gate
         self._spawn = spawn
         self._started = False
         self._wanted: list[Latest] = []
         self._kept: set[Latest] = set()
         self._news = News()
+
+    async def ahead(self) -> bool:
+        """Wait until what a value may follow from is recorded; False if it will not be."""
+        return await self._groups.recorded()
+
+    def _ready(self) -> bool:
+        """Whether anything may be written yet."""
+        return not self._turnstile.replaying or bool(self._in_flight.paths)
 
     def start(self) -> None:
         """Be ready for what threads want: no task can be started from a bare callback of theirs."""
@@ -141,6 +154,6 @@ class Keeper:
                 try:
                     await latest.write()
                 except StoreError as e:
-                    self._fail(e)
+                    self._gate.close(Stopped("store", error=e))
             await anyio.sleep(PERIOD)
         self._kept.discard(latest)

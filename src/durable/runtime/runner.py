@@ -48,15 +48,12 @@ class Runner:
         self.refusal: Stopped | None = None
         self.parked: Parked | None = None
         self.gone = anyio.Event()
+        self.run = custody.run
         self._custody = custody
         self._workflows = workflows
         self._hopeless: Attention | None = None  # why the run ends without its code
         self._stop: Stopped | None = None
         self._draining = False
-
-    @property
-    def run(self) -> str:
-        return self._custody.run
 
     @property
     def held(self) -> Held:
