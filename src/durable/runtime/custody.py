@@ -48,7 +48,7 @@ class Custody:
     version: str
     solitude: Solitude
     lines: Lines
-    spawn: Callable[[Work], None]
+    spawn: Callable[[Work], object]
     held: Held
     why: Why
     execution: Execution | None = None

@@ -246,7 +246,7 @@ class Holdings:
         custody = Custody(
             around=identity.around, worker=identity.id,
             label=self._options.label, version=self._options.version, solitude=self._solitude,
-            spawn=self._spawn, held=held, why=why, lines=self._lines,
+            spawn=self._tasks.start_soon, held=held, why=why, lines=self._lines,
         )  # fmt: skip
         runner = Runner(custody, self._workflows)
         self.runners[run] = runner
@@ -296,9 +296,6 @@ class Holdings:
     async def _take_next(self, stored: Stored) -> None:
         if not await self._try_to_take(stored):
             self._refill()
-
-    def _spawn(self, work: Work) -> None:
-        self._tasks.start_soon(work)
 
     async def _leave(self, run: str, last: Work) -> None:
         """Delete the marker of a run that is over; until that is known, nobody takes it here."""

@@ -105,11 +105,8 @@ class Runner:
 
     async def carry(self) -> None:
         """Until the run has ended, is parked, or is somebody else's."""
-        try:
-            while not await self._carry_once():
-                pass
-        finally:
-            self._custody.solitude.leave(self.run)
+        while not await self._carry_once():
+            pass
 
     def over(self) -> None:
         """Nothing remains to be done for it in this process."""
