@@ -141,9 +141,9 @@ class Holdings:
         rest = self._backlog = unowned[room:]
         async with anyio.create_task_group() as tasks:
             for stored in unowned[:room]:
-                tasks.start_soon(self._try_to_take, stored)
+                tasks.start_soon(self._take_apart, stored)
             for stored in of_the_dead[: max(0, room - len(unowned))]:
-                tasks.start_soon(self._try_to_take, stored, "takeover")
+                tasks.start_soon(self._take_apart, stored, "takeover")
         return rest
 
     @property
@@ -153,6 +153,10 @@ class Holdings:
 
     async def take(self, stored: Stored, why: Why | None = None) -> bool:
         """Try to become this marker's holder and carry its run; False: not taken."""
+        return self._start(await self._take(stored, why))
+
+    async def _take(self, stored: Stored, why: Why | None) -> Work | None:
+        """As `take`; what carries the run is yet to be started."""
         run = names.marker_run(stored.name)
         if (
             run is None
@@ -160,34 +164,36 @@ class Holdings:
             or not self.room
             or not self.serves(stored.meta.get("workflow", ""), stored.meta.get("pin", ""))
         ):
-            return False
+            return None
         identity = await self._lease(run)
         try:
             full = await with_body(self._store, stored)
             if full is None or full.generation != stored.generation or not self._open:
-                return False
+                return None
             marker = markers.decode(full)
             if marker is None:
-                return False
+                return None
             held = await markers.take(
                 self._store, full, marker,
                 holder=identity.id, owner=self._system.token(), nonce=self._system.token(),
             )  # fmt: skip
             if held is None:
-                return False
-            self._begin(identity, held, why or _why(marker))
-            return True
+                return None
+            return self._begin(identity, held, why or _why(marker))
         finally:
             self._taking.discard(run)
             self._tell()
 
-    async def _try_to_take(self, stored: Stored, why: Why | None = None) -> bool:
-        """As `take`; a store that fails costs this run a look, and nobody anything else."""
+    async def _try_to_take(self, stored: Stored, why: Why | None = None) -> Work | None:
+        """As `_take`; a store that fails costs this run a look, and nobody anything else."""
         try:
-            return await self.take(stored, why)
+            return await self._take(stored, why)
         except StoreError as e:
             log.warning("could not take a run: %s", e.message)
-            return False
+            return None
+
+    async def _take_apart(self, stored: Stored, why: Why | None = None) -> None:
+        self._start(await self._try_to_take(stored, why))
 
     async def start_here(self, run: str, start: Start) -> Written | Refused:
         """Start a run and hold it at once: marker and `start` are created side by side.
@@ -206,7 +212,7 @@ class Holdings:
             if isinstance(mine, Written):
                 fresh = mine.first and isinstance(theirs, Written) and theirs.first
                 held = Held(marker, mine.generation, marker.nonce, fresh, first=True, clean=True)
-                self._begin(identity, held, "wake")
+                self._start(self._begin(identity, held, "wake"))
             return theirs
         finally:
             self._taking.discard(run)
@@ -241,7 +247,8 @@ class Holdings:
             self._tell()
             raise
 
-    def _begin(self, identity: Identity, held: Held, why: Why) -> None:
+    def _begin(self, identity: Identity, held: Held, why: Why) -> Work:
+        """From now on the run is held; what is returned carries it, and is to be started."""
         run = held.marker.run
         custody = Custody(
             around=identity.around, worker=identity.id,
@@ -255,7 +262,12 @@ class Holdings:
             runner.stop(Stopped("lease"))
         elif not self._open:
             runner.drain()
-        self._tasks.start_soon(self._carry, identity, runner)
+        return partial(self._carry, identity, runner)
+
+    def _start(self, carry: Work | None) -> bool:
+        if carry is not None:
+            self._tasks.start_soon(carry)
+        return carry is not None
 
     # -- carrying ---------------------------------------------------------------------------------
 
@@ -294,8 +306,11 @@ class Holdings:
             self._on_change()
 
     async def _take_next(self, stored: Stored) -> None:
-        if not await self._try_to_take(stored):
+        carry = await self._try_to_take(stored)
+        if carry is None:
             self._refill()
+        else:
+            await carry()  # here: a task of its own has its price
 
     async def _leave(self, run: str, last: Work) -> None:
         """Delete the marker of a run that is over; until that is known, nobody takes it here."""
