@@ -396,7 +396,9 @@ class Line:
         ended = anyio.Event()
 
         async def execute() -> None:
-            await execution.run_to_end(zombies.start_soon)
+            async with anyio.create_task_group() as its:
+                its.start_soon(execution.run_to_end, its.start_soon)
+                await execution.end()
             seen.closing = Stopped("lease")
             with concluding:
                 seen.closing = await execution.conclude()
