@@ -128,7 +128,8 @@ class Bodies:
         else:
             value = msgspec.Raw(raw)
             step = self.recorder.outcome(call, "value", value=value, attempt=number)
-            step.published = self.publishing.pending(inside.published)
+            if inside.published:
+                step.published = self.publishing.pending(inside.published)
             return step, copy
         course.details, course.beats = inside.details, inside.beats
         if isinstance(decision, GiveUp):

@@ -16,10 +16,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from types import TracebackType
 from typing import Any
 
 import anyio
+import msgspec
 
 from durable.errors import RunCancelled
 from durable.protocol import failures
@@ -45,31 +45,16 @@ def message(run_id: str, asked: Cancel | None) -> str:
     return f"run {run_id!r} was cancelled{reason}"
 
 
-class Interrupting:
-    """See `Cancelling.interrupting`. No generator: one of these stands around every step.
+class OpenCall(msgspec.Struct):
+    """A call whose attempts or whose durable wait a cancellation ends.
 
     Attributes:
         thread: the flag of the body while it runs in a thread.
     """
 
-    __slots__ = ("call", "thread", "wait", "_open")
-
-    def __init__(self, open_calls: dict[str, Interrupting], call: Call[Any], wait: Wait) -> None:
-        self.call = call
-        self.wait = wait
-        self.thread: Flag | None = None
-        self._open = open_calls
-
-    def __enter__(self) -> None:
-        self._open[self.call.path] = self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        del self._open[self.call.path]
+    call: Call[Any]
+    wait: Wait
+    thread: Flag | None = None
 
 
 class Cancelling:
@@ -78,6 +63,10 @@ class Cancelling:
     Args:
         asked: what somebody asked for before this execution began.
         on_asked: called when somebody asks for it later.
+
+    Attributes:
+        asked: what somebody has asked for.
+        open: the calls that a cancellation reaches in the middle, by path.
     """
 
     def __init__(
@@ -92,7 +81,7 @@ class Cancelling:
         self._run_id = ownership.run_id
         self._instance = ownership.instance
         self._store = store
-        self._open: dict[str, Interrupting] = {}  # by path
+        self.open: dict[str, OpenCall] = {}
         self._on_asked = on_asked
 
     @cached_property
@@ -139,6 +128,10 @@ class Cancelling:
             return False
         return self._expired or not call.cleanup
 
+    def cleans_up(self, call: Call[Any]) -> bool:
+        """Whether the call is part of the clean-up of a cancelled run."""
+        return call.cleanup and self.asked is not None
+
     def claims(self) -> None:
         """A call of this strand is claimed as cancelled without having run."""
         self._claimed[strand()] += 1
@@ -155,14 +148,10 @@ class Cancelling:
 
     # -- reaching bodies --------------------------------------------------------------------------
 
-    def interrupting(self, call: Call[Any], wait: Wait) -> Interrupting:
-        """Around the attempts of a call, or a durable wait: a cancellation ends this wait."""
-        return Interrupting(self._open, call, wait)
-
     @contextlib.contextmanager
     def telling(self, call: Call[Any], flag: Flag) -> Iterator[None]:
         """Around a body in a thread: a cancellation tells it, and ends the wait later."""
-        open_call = self._open[call.path]
+        open_call = self.open[call.path]
         open_call.thread = flag
         self._interrupt(open_call)
         try:
@@ -171,10 +160,10 @@ class Cancelling:
             open_call.thread = None
 
     def _interrupt_all(self) -> None:
-        for open_call in list(self._open.values()):
+        for open_call in list(self.open.values()):
             self._interrupt(open_call)
 
-    def _interrupt(self, open_call: Interrupting) -> None:
+    def _interrupt(self, open_call: OpenCall) -> None:
         if not self.covers(open_call.call):
             return
         if open_call.thread is None:

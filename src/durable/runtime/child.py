@@ -60,10 +60,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     late: bool = False
 
 
-class _Cut(Current):
+class _Cut(Current, eq=False):
     """The attempt as its body sees it in a child, which tells its worker nothing but the end."""
-
-    __slots__ = ()
 
     def inside(self, word: str) -> Inside:
         raise NotInWorkflow(

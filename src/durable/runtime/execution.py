@@ -459,7 +459,7 @@ class Execution:
 
     def moved(self) -> None:
         """The run made a call, received an outcome or ended a branch."""
-        self.turnstile.moved()
+        self.turnstile.activity += 1
         if self._cancellations.owed:
             self._cancellations.forget_taken_back()
 

@@ -7,14 +7,13 @@ run, a lost lease, the end of a worker's grace.
 
 from __future__ import annotations
 
+import msgspec
 
-class Flag:
+
+class Flag(msgspec.Struct, eq=False):  # made for every attempt
     """Set once, from the event loop; read from any thread."""
 
-    __slots__ = ("is_set",)
-
-    def __init__(self) -> None:
-        self.is_set = False
+    is_set: bool = False
 
     def set(self) -> None:
         """From now on nobody waits."""

@@ -103,6 +103,10 @@ class Gate:
             self.close(Stopped("lease"))
         return self.closing is None
 
+    def may_act(self, branch: Scope) -> bool:
+        """Both: this owner may act, and calls in this branch may go on."""
+        return self.guard() and not branch.is_decided()
+
     async def check_open(self, branch: Scope) -> None:
         """Raise the cancellation again if the run is closed or the branch decided."""
         if not self.is_open(branch):

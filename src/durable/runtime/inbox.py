@@ -22,6 +22,7 @@ from durable.errors import InvalidEvent, StoreError
 from durable.protocol import failures, names, values
 from durable.protocol.records import Event, Step, Take
 from durable.runtime.calls import Call
+from durable.runtime.cancelling import OpenCall
 from durable.runtime.closing import Stopped
 from durable.runtime.performing import Performer
 from durable.runtime.reading import record
@@ -99,11 +100,14 @@ class Inbox:
             with performer.gate.wait(branch, shield=False) as wait:
                 await performer.start_turn(call, branch)
                 if not performer.cancelling.covers(call):
-                    with performer.cancelling.interrupting(call, wait):
+                    performer.cancelling.open[call.path] = OpenCall(call, wait)
+                    try:
                         wish.event = event
                         self._wishes.append(wish)
                         self._kick()
                         await stand(wish)
+                    finally:
+                        del performer.cancelling.open[call.path]
             await performer.gate.check_open(branch)
             if not wish.begun and performer.cancelling.covers(call):
                 self._end(wish, CANCELLED)

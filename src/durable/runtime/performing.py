@@ -19,7 +19,7 @@ from durable.runtime import fit
 from durable.runtime.bodies import Bodies
 from durable.runtime.calls import Call, StepCall
 from durable.runtime.cancellations import Cancellations
-from durable.runtime.cancelling import Cancelling
+from durable.runtime.cancelling import Cancelling, OpenCall
 from durable.runtime.closing import Stopped
 from durable.runtime.gate import Gate
 from durable.runtime.inflight import InFlight
@@ -73,7 +73,8 @@ class Performer:
         if self._is_concurrent(branch):
             self.turnstile.concurrent()
         step = self.recorded.get(call.path)
-        drift = fit.drift(self.run_id, call, step or self.claimed.get(call.path))
+        there = step or self.claimed.get(call.path)
+        drift = None if there is None else fit.drift(self.run_id, call, there)
         if drift is not None:
             self.tell("drift", call)
             self.gate.close(drift)
@@ -166,16 +167,21 @@ class Performer:
                 record of its own (`steps/<path>`).
         """
         outcome: tuple[Step, object] | None = None
+        cancelling = self.cancelling
         try:
             with self.gate.wait(branch, shield=False) as wait:
                 await self.start_turn(call, branch)
-                if not self.cancelling.covers(call):
-                    with self.cancelling.interrupting(call, wait):
+                if not cancelling.covers(call):
+                    cancelling.open[call.path] = OpenCall(call, wait)
+                    try:
                         outcome = await body()
-                    if record is None and self.gate.is_open(branch) and wait.shield():
+                    finally:
+                        del cancelling.open[call.path]
+                    if record is None and wait.shield():
                         # The usual case: the record is written in the same scope, which has its
                         # price. What closes the run or the branch ends this wait, too.
-                        await self._records(call, outcome[0], branch, shielded=True)
+                        outcome[0].cleanup = cancelling.cleans_up(call)
+                        await self.record_in_turn(call, outcome[0], branch, shielded=True)
                         return outcome
             if not self.gate.is_open(branch):
                 raise await self.gate.refusal()
@@ -189,28 +195,14 @@ class Performer:
                 # it in the same place, so that is an outcome too.
                 await self.record_in_turn(call, self.recorder.outcome(call, "abandoned"), branch)
             raise
-        if outcome is None:
-            self.in_flight.begins(call.path)
-            self.cancelling.claims()
-            outcome, record = (self.recorder.outcome(call, "cancelled"), None), None
-        await self._records(call, outcome[0], branch, record=record)
-        return outcome
-
-    async def _records(
-        self,
-        call: Call[Any],
-        step: Step,
-        branch: Scope,
-        *,
-        record: Record | None = None,
-        shielded: bool = False,
-    ) -> None:
-        step.cleanup = call.cleanup and self.cancelling.asked is not None
-        try:
-            if record is not None:
-                await record(call, step, branch)
-            else:
-                await self.record_in_turn(call, step, branch, shielded=shielded)
+        else:
+            if outcome is None:
+                self.in_flight.begins(call.path)
+                cancelling.claims()
+                outcome, record = (self.recorder.outcome(call, "cancelled"), None), None
+            outcome[0].cleanup = cancelling.cleans_up(call)
+            await (record or self.record_in_turn)(call, outcome[0], branch)
+            return outcome
         finally:
             self.in_flight.ends(call.path)
 
@@ -266,7 +258,8 @@ class Performer:
         try:
             await self.recorder.write_outcome(step, branch, shielded=shielded)
             self.around.recorded(self.run_id)
-            self.tell("record", call, step)
+            if self.around.observe is not None:
+                self.tell("record", call, step)
         finally:
             event = self.turnstile.live_turn(step.n)  # in any case: others wait behind it
         if event is not None:

@@ -39,8 +39,6 @@ class Publishing:
 
     def pending(self, published: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
         """Which of these are the newest and not known to be in the store."""
-        if not published:
-            return {}
         by_name = self._by_name
         return {
             name: value

@@ -263,7 +263,7 @@ class Recorder:
         pending = self.groups.pending()
         if pending is not None:
             await self.cancellations.wait(pending, branch)
-        if self.gate.guard() and self.gate.is_open(branch):
+        if self.gate.may_act(branch):
             try:
                 if shielded:
                     await create(record)
@@ -278,7 +278,7 @@ class Recorder:
                 self.cancellations.put_off()
                 await self._write_apart(create, record, branch)
         # What an owner without its lease has recorded, its successor hands over.
-        if not (self.gate.guard() and self.gate.is_open(branch)):
+        if not self.gate.may_act(branch):
             raise await self.gate.refusal()
 
     def _close(self, error: StoreError) -> None:

@@ -161,22 +161,17 @@ class Scope:
         return f"branch {self.prefix.rstrip('/')!r}" if self.prefix else "the workflow function"
 
 
-class Current:
+class Current(msgspec.Struct, eq=False):  # made for every attempt
     """What a step's body may know about itself; see `durable.current`.
 
     Attributes:
         attempt: 1 for the first attempt of this step.
     """
 
-    __slots__ = ("_inside", "_owner", "_path", "attempt")
-
-    def __init__(
-        self, owner: Ownership, path: str = "", attempt: int = 1, inside: Inside | None = None
-    ) -> None:
-        self.attempt = attempt
-        self._owner = owner
-        self._path = path
-        self._inside = inside
+    _owner: Ownership
+    _path: str = ""
+    attempt: int = 1
+    _inside: Inside | None = None
 
     def __repr__(self) -> str:
         return f"<call {self._path!r} of run {self.run_id!r}, attempt {self.attempt}>"

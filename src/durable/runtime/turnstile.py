@@ -152,10 +152,6 @@ class Turnstile:
             if self._overdue:
                 self._tell()
 
-    def moved(self) -> None:
-        """The run made a call, received an outcome or ended a branch."""
-        self.activity += 1
-
     def concurrent(self) -> None:
         """From now on outcomes go through the dispatcher."""
         if not self._dispatching:
