@@ -56,9 +56,12 @@ class StepFunction(Durable[P, R_co]):
             other.definition = msgspec.structs.replace(other.definition, timeout=limit(timeout))
         return other
 
+    def __str__(self) -> str:
+        return f"step {self.name!r}"
+
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Awaited[R_co]:
         """A call to await: recorded inside a run, the plain function outside."""
-        scope = calling_scope(f"step {self.name!r}")
+        scope = calling_scope(self)
         if scope is None:
             return cast("Awaited[R_co]", plain(self.definition, args, kwargs))
         return StepCall(scope, self.definition, args, dict(kwargs), self._key)
@@ -75,7 +78,7 @@ class SyncStep(StepFunction[P, R_co]):
     """A step that is an ordinary function: in a sync workflow simply called."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        scope = calling_scope(f"step {self.name!r}")
+        scope = calling_scope(self)
         if scope is None:
             return cast("R_co", self.definition.fn(*args, **kwargs))
         only_in_threads(scope, self.name, "step")

@@ -24,6 +24,7 @@ DIGEST_BYTES: Final = 12
 PLANS_MAX: Final = 4096  # signatures remembered; a function has one
 
 _dumps = msgspec.json.Encoder().encode
+_UTF8: Final = ("utf-8", "surrogatepass")
 _NO_HINTS: Final[Mapping[str, object]] = {}
 
 
@@ -53,10 +54,10 @@ def of_call(
         else:
             data = canonical(value)
         if plan.defaults.get(key) != data:
-            parts.append(b"%b=%b" % (_text(key), data))
+            parts.append(b"%b=%b" % (key.encode(*_UTF8), data))
     parts.sort()
     # A length before each part: no text can pretend to be two parts.
-    body = b"".join([b"%d:%b" % (len(part), part) for part in (_text(name), *parts)])
+    body = b"".join([b"%d:%b" % (len(part), part) for part in (name.encode(*_UTF8), *parts)])
     return f"{SCHEMA}:{blake2b(body, digest_size=DIGEST_BYTES).hexdigest()}"
 
 
@@ -174,7 +175,3 @@ def _opaque(value: object) -> bytes:
 
 def _key(item: tuple[str, object]) -> str:
     return item[0]
-
-
-def _text(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

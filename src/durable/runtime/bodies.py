@@ -144,14 +144,16 @@ class Bodies:
         return self._failed(call, course, failure, decision)
 
     def _inside(self, call: StepCall[Any], course: Course) -> Inside:
-        if not call.definition.is_async:
+        definition = call.definition
+        if not definition.is_async:
             self.keeper.start()
         return Inside(
             store=self.around.store, loop=self.loop, publishing=self.publishing,
             new_beats=partial(self._new_beats, call.path, course.number), beats=course.beats,
             told=course.details, details=course.details,
-            timeout=call.definition.timeout or math.inf,
-            silence=call.definition.heartbeat_timeout or math.inf,
+            limited=bool(definition.timeout or definition.heartbeat_timeout),
+            timeout=definition.timeout or math.inf,
+            silence=definition.heartbeat_timeout or math.inf,
         )  # fmt: skip
 
     def _new_beats(self, path: str, attempt: int) -> Latest:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 import anyio
+import msgspec
 
 from durable.runtime.closing import Closing, Finished, Stopped
 from durable.runtime.scopes import Scope
@@ -137,22 +138,13 @@ class Gate:
         return self._refused[strand()] > REFUSALS_MAX
 
 
-class Wait:
-    """See `Gate.wait`. No generator: two of these stand around every step."""
+class Wait(msgspec.Struct, eq=False):
+    """See `Gate.wait`. No generator: one of these stands around every step."""
 
-    __slots__ = ("_branch", "_gate", "_scope", "_waits")
-
-    def __init__(
-        self,
-        gate: Gate,
-        waits: dict[anyio.CancelScope, Scope],
-        branch: Scope,
-        scope: anyio.CancelScope,
-    ) -> None:
-        self._gate = gate
-        self._waits = waits
-        self._branch = branch
-        self._scope = scope
+    _gate: Gate
+    _waits: dict[anyio.CancelScope, Scope]
+    _branch: Scope
+    _scope: anyio.CancelScope
 
     def __enter__(self) -> Self:
         self._scope.__enter__()

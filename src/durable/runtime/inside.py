@@ -32,6 +32,7 @@ class Inside(msgspec.Struct, kw_only=True):  # made for every attempt: no datacl
         beats: that object; None before the first.
         told: what an attempt before it last gave to `heartbeat`.
         details: the same, or what it gave itself since.
+        limited: whether it has a timeout or a silence: only then has it a scope.
         timeout: seconds that it may take.
         silence: seconds that may pass without a heartbeat.
         flag: set when nobody waits for it any more.
@@ -44,6 +45,7 @@ class Inside(msgspec.Struct, kw_only=True):  # made for every attempt: no datacl
     new_beats: Callable[[], Latest]
     beats: Latest | None = None
     told: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    limited: bool = False
     timeout: float = math.inf
     silence: float = math.inf
     flag: Flag = msgspec.field(default_factory=Flag)
@@ -57,7 +59,7 @@ class Inside(msgspec.Struct, kw_only=True):  # made for every attempt: no datacl
 
     def begins(self) -> Limit:
         """Around it: cancels it when its time, which begins now, has run out."""
-        if self.timeout == self.silence == math.inf:
+        if not self.limited:
             return _UNLIMITED
         self._end = self.loop.time() + self.timeout
         self._scope = anyio.CancelScope()

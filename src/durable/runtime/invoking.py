@@ -50,13 +50,15 @@ class Invoker:
         """
         current = Current(self.ownership, call.path, attempt, inside)
         try:
-            if call.definition.is_async:
-                with inside.begins():
-                    return await self._in_its_place(call, current, inside)
-            else:
+            if not call.definition.is_async:
                 async with self._places(call.definition):  # waiting for a place is not its time
                     with inside.begins():
                         return await self._in_its_place(call, current, inside)
+            elif inside.limited:
+                with inside.begins():
+                    return await self._in_its_place(call, current, inside)
+            else:
+                return await self._in_its_place(call, current, inside)
         except anyio.get_cancelled_exc_class():
             inside.flag.set()
             raise

@@ -301,7 +301,7 @@ def current() -> Current:
     raise NotInWorkflow("current() was called outside a workflow and outside a step")
 
 
-def calling_scope(what: str) -> Scope | None:
+def calling_scope(what: object) -> Scope | None:
     """The scope in which a call is being made; None outside a run and inside a step's body.
 
     Raises:
@@ -322,7 +322,7 @@ def calling_scope(what: str) -> Scope | None:
     return place
 
 
-def _warn_of_a_lost_call(what: str) -> None:
+def _warn_of_a_lost_call(what: object) -> None:
     """Threads of an executor carry no context, so a workflow's call there is like one outside.
 
     It cannot be told from code that has nothing to do with a run, so it is no error.
