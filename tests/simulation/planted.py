@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -59,11 +60,21 @@ def bug(fn: Callable[[], Iterator[None]]) -> Bug:
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     """The attribute has another value for a while."""
     before = owner.__dict__[name]
+    if inspect.isfunction(before):
+        _check_takes(value, before)
     setattr(owner, name, _noted(value) if callable(value) else value)
     try:
         yield
     finally:
         setattr(owner, name, before)
+
+
+def _check_takes(value: Callable[..., Any], before: Callable[..., Any]) -> None:
+    """A bug that cannot be called as what it replaces is found by that error, not by a rule."""
+    asked = inspect.signature(before).parameters.values()
+    args = [p.name for p in asked if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+    by_name = {p.name: p.name for p in asked if p.kind is p.KEYWORD_ONLY}
+    inspect.signature(value).bind(*args, **by_name)
 
 
 def _noted(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,7 +158,7 @@ def the_loser_keeps_its_value() -> Iterator[None]:
 
 @bug
 def handed_over_before_it_is_recorded() -> Iterator[None]:
-    async def write(self: Recorder, create: Any, record: Any, branch: Any) -> None:
+    async def write(self: Recorder, create: Any, record: Any, branch: Any, **how: Any) -> None:
         async def apart() -> None:
             await create(record)
 
@@ -161,9 +172,9 @@ def handed_over_before_it_is_recorded() -> Iterator[None]:
 def result_before_the_last_record() -> Iterator[None]:
     true = Recorder._write
 
-    async def write(self: Recorder, create: Any, record: Any, branch: Any) -> None:
+    async def write(self: Recorder, create: Any, record: Any, branch: Any, **how: Any) -> None:
         if getattr(record, "name", "") != "sim.toil":
-            return await true(self, create, record, branch)
+            return await true(self, create, record, branch, **how)
 
         async def apart() -> None:
             await virtual_seconds(0.1)
@@ -220,11 +231,11 @@ def cancellation_recorded_as_failure() -> Iterator[None]:
 
     true = Recorder._write
 
-    async def write(self: Recorder, create: Any, record: Any, branch: Any) -> None:
+    async def write(self: Recorder, create: Any, record: Any, branch: Any, **how: Any) -> None:
         if self.gate.closing is not None and getattr(record, "failure", None) is not None:
             with anyio.CancelScope(shield=True):
                 await create(record)
-        await true(self, create, record, branch)
+        await true(self, create, record, branch, **how)
 
     with (
         replaced(module, "cancelled_since", lambda count: False),
@@ -417,7 +428,7 @@ def owner_token_is_the_host_name() -> Iterator[None]:
 
 @bug
 def epoch_not_raised_on_takeover() -> Iterator[None]:
-    async def epoch(custody: Custody, facts: Any, journal: Any, is_leaving: Any) -> int:
+    async def epoch(custody: Custody, facts: Any, journal: Any, *rest: Any) -> int:
         await anyio.lowlevel.checkpoint()
         return max(journal.epochs, default=1)
 
@@ -429,8 +440,8 @@ def epoch_not_raised_on_takeover() -> Iterator[None]:
 def an_empty_folder_is_a_first_epoch() -> Iterator[None]:
     true = opening.claim_epoch
 
-    async def epoch(custody: Custody, facts: Any, journal: Any, is_leaving: Any) -> Any:
-        return 1 if facts.fresh else await true(custody, facts, journal, is_leaving)
+    async def epoch(custody: Custody, facts: Any, journal: Any, *rest: Any) -> Any:
+        return 1 if facts.fresh else await true(custody, facts, journal, *rest)
 
     with replaced(opening, "claim_epoch", epoch):
         yield
