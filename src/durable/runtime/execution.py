@@ -71,6 +71,7 @@ from durable.runtime.stragglers import Stragglers
 from durable.runtime.surroundings import Surroundings
 from durable.runtime.threads import Threads
 from durable.runtime.threadwatch import ThreadWatch
+from durable.runtime.turns import turn
 from durable.runtime.turnstile import Turnstile
 from durable.runtime.undoing import Undoing
 from durable.runtime.waits import Waits
@@ -326,6 +327,8 @@ class Execution:
             if self._deadline or self.cancelling.asked is not None:
                 self._limits.start()
             await self._come_to_end()
+            if self._groups.is_sending:
+                await turn()  # if that was just answered, it is not cut off and sent again
             await self._helpers.gone()
         finally:
             in_this_process.discard(self)

@@ -101,6 +101,11 @@ class Groups:
             return self._recorded
         return self._sent if self._sending is not None else None
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether a record is on its way."""
+        return self._sending is not None
+
     async def recorded(self) -> bool:
         """Waits until all that was added so far is recorded; False if the run is closed before."""
         event = self.pending()

@@ -8,8 +8,6 @@ from typing import Any
 
 import anyio
 
-from durable.runtime.turns import turn
-
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -45,8 +43,6 @@ class Helpers:
 
     async def gone(self) -> None:
         """Ends them; returns when there are none."""
-        if self._scopes:
-            await turn()  # a write that was just answered is not taken for one that was cut off
         self.end()
         if self._scopes:
             self._none_left = anyio.Event()
