@@ -52,6 +52,9 @@ class Helpers:
         try:
             with scope:
                 await work()
+        except anyio.get_cancelled_exc_class():
+            # Calls of a closed run raise it afresh. It would cancel the owner's other tasks, too.
+            pass
         finally:
             self._scopes.discard(scope)
             if not self._scopes and self._none_left is not None:
