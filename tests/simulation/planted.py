@@ -24,6 +24,7 @@ from durable.runtime import finishing, markers, opening
 from durable.runtime.branches import Branches
 from durable.runtime.custody import Custody
 from durable.runtime.gate import Gate
+from durable.runtime.helpers import Helpers, Work
 from durable.runtime.holdings import Holdings
 from durable.runtime.identity import Identity
 from durable.runtime.inbox import Inbox
@@ -649,6 +650,21 @@ def a_known_touch_is_not_looked_at() -> Iterator[None]:
         return await markers.let_go(self.store, self.held, look)
 
     with replaced(Custody, "let_go", let_go):
+        yield
+
+
+@bug
+def what_ends_a_helper_ends_the_worker() -> Iterator[None]:
+    async def run(self: Helpers, work: Work, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                await work()
+        finally:
+            self._scopes.discard(scope)
+            if not self._scopes and self._none_left is not None:
+                self._none_left.set()
+
+    with replaced(Helpers, "_run", run):
         yield
 
 

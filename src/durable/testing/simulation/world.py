@@ -220,6 +220,8 @@ class World:
                 machine.on_cancel = scope.cancel
                 self._by_machine[machine.name] = member
                 await _supervised(member)
+            if not (scope.cancel_called or member.told_to_end or worker.refusal):
+                self.history.add(machine.name, "broken", error="it ended, and nobody had told it")
             member.ended = True
             self.history.happened(machine.name, "ended")
 
