@@ -90,6 +90,7 @@ FOUND: list[tuple[str, int, Fault]] = [
     ),  # one slot too many, taken back by its maker
     ("workflow_paused", 71, "suspend"),  # an idle worker used an id anew that had been fenced
     ("queue_with_a_rate", 228, "late"),  # a slot that was made twice, the second time late, judged
+    ("ticks_paused", 103, "pause_long"),  # a client that slept while it asked to go on, judged
     ("lock_is_waited_for_in_vain", 79, "outage"),  # who gave up at its first look stayed in line
 ]
 

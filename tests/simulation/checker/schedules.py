@@ -94,13 +94,18 @@ def ticks_are_decided_once(case: Case) -> Iterator[str]:
 
 
 def ticks_of_a_pause_are_none(case: Case) -> Iterator[str]:
-    """While a schedule is paused nothing is decided, and afterwards nothing of that time."""
+    """While a schedule is paused nothing is decided, and afterwards nothing of that time.
+
+    It goes on from when somebody asked for that, though the answer may have taken a while.
+    """
+    asked = {f.who: f.at for f in case.by_kind["asked"] if f.what == "resume"}
     for decided in _decisions(case):
         if decided.before.get("paused") and decided.after.get("paused") and decided.begun:
             yield f"{decided.name} started {decided.begun} while it was paused"
         for stay in stays(case.mutations[decided.fact.name]):
             if record(stay.since).get("paused") and stay.until is not None:
-                begin, end = (EPOCH + f.at for f in (stay.since, stay.until))
+                begin = EPOCH + stay.since.at
+                end = EPOCH + asked.get(stay.until.who, stay.until.at)
                 slept = [t for t in decided.ticks if begin + EARLY < t < end - EARLY]
                 if slept and stay.until.order < decided.fact.order:
                     yield f"{decided.name} decided on {slept}, when it was paused"
