@@ -11,6 +11,7 @@ import anyio
 import msgspec
 import pytest
 
+import durable
 from durable.decorators import step, workflow
 from durable.protocol import names, records
 from durable.protocol.records import Lease, Marker
@@ -62,6 +63,15 @@ async def quickly(number: int) -> int:
 @workflow(name="worker-test none")
 async def without_steps() -> str:
     return "done"
+
+
+@workflow(name="worker-test blocks")
+async def blocks() -> None:
+    async def block(seconds: float) -> None:
+        async with durable.timeout(60.0):
+            await durable.sleep(seconds)
+
+    await durable.gather(block(40.0), block(24.0))
 
 
 async def test_a_started_run_is_executed() -> None:
@@ -509,6 +519,17 @@ def hash_of(text: str) -> int:
     import zlib
 
     return zlib.crc32(text.encode()) >> 3
+
+
+async def test_a_run_that_parks_in_blocks_leaves_its_worker_alone() -> None:
+    """What keeps the time of the blocks is unwound with the run, and takes nothing else along."""
+    async with world() as w:
+        process = await w.process()
+        await w.start("r", blocks)
+        await w.until(lambda: bool(w.hints("timers/")) and not w.hints("live/"))
+
+        assert await w.result("r") is None
+        assert not process.gone.is_set()
 
 
 async def test_sweep_frees_the_runs_of_the_dead_and_executes_nothing() -> None:
