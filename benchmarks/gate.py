@@ -27,7 +27,7 @@ SHAPES = {
     "one run of 400 steps": Shape(1, 400, 1),
     "40 runs of 10 steps, 20 at once": Shape(40, 10, 20),
 }
-USUAL = {"one run of 400 steps": 5.0, "40 runs of 10 steps, 20 at once": 4.75}
+USUAL = {"one run of 400 steps": 4.0, "40 runs of 10 steps, 20 at once": 3.25}
 MARGIN = 1.25
 
 

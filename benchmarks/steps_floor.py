@@ -2,8 +2,9 @@
 
 The same records, encoded as there with a nonce of their own, through the same store port and as
 many at a time. Per run: marker and `start` side by side, one create a step, result, history, and
-the marker's delete. What durable takes on top of it is the framework: arguments, digests, values,
-order, contexts. As there, nobody waits for the marker's delete.
+the marker's delete. Per process: a lease, its renewals, and looks at its bell. What durable takes
+on top of it is the framework: arguments, digests, values, order, contexts. As there, nobody waits
+for the marker's delete.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from msgspec import Raw
 from shapes import URL, WARM_UP, Lag, Meter, Shape, asked, each_run
 
 from durable.protocol import names, records
+from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.store import Store, Written
 from durable.store.opening import open_store
 
@@ -73,14 +75,36 @@ async def carry(store: Store, leaving: anyio.abc.TaskGroup, shape: Shape, name: 
     )
 
 
+async def hold_lease(store: Store) -> None:
+    """What a process that holds runs sends beside them, until it is cancelled."""
+    terms = Terms.of(TTL_DEFAULT)
+    held: Written | None = None
+    renewal = 0.0
+    while True:
+        if store.system.boot() >= renewal:
+            nonce = store.system.token()
+            record = records.Lease(TOKEN, terms.ttl, terms.margin, nonce, label="floor")
+            name, body = names.worker(TOKEN), records.encode(record)
+            if held is None:
+                written = await store.create(name, body, nonce=nonce)
+            else:
+                written = await store.replace(name, held.generation, body, nonce=nonce)
+            assert isinstance(written, Written)
+            held, renewal = written, store.system.boot() + terms.period
+        await store.read(names.worker_bell(TOKEN))
+        await anyio.sleep(store.pace.bell)
+
+
 async def main() -> None:
     _, shape = asked()
     store = open_store(URL)
-    async with anyio.create_task_group() as leaving:
+    async with anyio.create_task_group() as leaving, anyio.create_task_group() as beside:
+        beside.start_soon(hold_lease, store)
         await carry(store, leaving, WARM_UP, "warm")
         async with Lag(shape) as lag:
             with Meter() as meter:
                 await carry(store, leaving, shape, "runs")
+        beside.cancel_scope.cancel()
     await store.aclose()
     meter.report(**lag.figures())
 
