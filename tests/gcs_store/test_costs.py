@@ -95,9 +95,9 @@ class TestByTheClock:
         [told] = (await billing.waking()).values()
 
         # 3 to start, 6 of the run itself and 1 for the lease; its renewals until it is given up,
-        # and two lists at each of two or three looks while the bell hangs; each look reads the
-        # lease of whoever holds the run by then.
-        assert 15 <= told.a <= 19
+        # one to four, and two lists at each of two or three looks while the bell hangs; each look
+        # reads the lease of whoever holds the run by then. Of 100 jitters one comes to 20.
+        assert 15 <= told.a <= 20
         assert told.b <= 5
 
     async def test_an_approval_after_a_month_costs_no_more_than_one_after_a_minute(self) -> None:

@@ -69,19 +69,21 @@ def run(
             return await main()
         raise Stuck("every task waits for ever")
 
-    name, options = virtual(backend, for_ever)
+    name, options = virtual(backend, for_ever, seed=seed)
     if backend == "trio":
-        _seed_trio(seed)
         options["instruments"] = [_TrioTurns()]
     return anyio.run(bounded, backend=name, backend_options=options)
 
 
-def virtual(backend: str, for_ever: float = FOR_EVER) -> tuple[str, dict[str, Any]]:
-    """What an `anyio_backend` fixture gives for tests on a virtual clock."""
+def virtual(
+    backend: str, for_ever: float = FOR_EVER, *, seed: int = 0
+) -> tuple[str, dict[str, Any]]:
+    """What an `anyio_backend` fixture gives for tests on a virtual clock; the seed as of `run`."""
     if backend == "asyncio":
         return backend, {"loop_factory": lambda: VirtualLoop(for_ever)}
     from trio.testing import MockClock
 
+    _seed_trio(seed)
     return backend, {"clock": MockClock(autojump_threshold=0)}
 
 
