@@ -89,9 +89,9 @@ class Deployments:
         first = await self.deploy(**changed)
         definition = workflows()["attention-test buy"]
         order = definition.hints["order"]
-        fields = {f.name: "field" for f in dataclasses.fields(order)}  # type: ignore[arg-type]
+        fields = {f.name: "field" for f in dataclasses.fields(order)}  # type: ignore[arg-type]  # it is a dataclass
         flow = types.SimpleNamespace(definition=definition, priority=0)
-        await self.world.start("r", flow, order(**fields))  # type: ignore[operator,arg-type]
+        await self.world.start("r", flow, order(**fields))  # type: ignore[operator,arg-type]  # as above
         await self.world.until(lambda: bool(self.world.hints("timers/")))
         await self.world.until(lambda: not self.world.hints("live/"))
         first.worker.stop()

@@ -534,7 +534,7 @@ def test_options_that_cannot_be_are_refused() -> None:
     """At the queue and at the options."""
     for wrong in ({"debounce": 0}, {"debounce": "10s", "debounce_max": "5s"}):
         with pytest.raises(UsageError, match="at most debounce_max"):
-            Queue("q", **wrong)  # type: ignore[arg-type]
+            Queue("q", **wrong)  # type: ignore[arg-type]  # that is what is wrong
     with pytest.raises(UsageError, match="bounds no debounce"):
         Queue("q", debounce_max="5s")
     with pytest.raises(UsageError, match="only one can hold"):

@@ -131,7 +131,7 @@ def test_touch_while_a_run_is_parked_for_attention(backend: str) -> None:
                         touched = w.bucket.put(stored.name, stored.body or b"", stored.meta)
                         process.worker._holdings.saw("r", touched)
 
-            process.backend.faults = touch  # type: ignore[attr-defined]
+            process.backend.faults = touch  # type: ignore[attr-defined]  # in memory it has
             await w.attention("r")
             await virtual_seconds(30)
 

@@ -282,6 +282,6 @@ def test_an_undo_action_that_waits_long(backend: str) -> None:
 
             assert await w.result("r") == "no"
             assert said == [("tried", "b"), ("tried", "b"), ("tried", "a")]
-            assert (await w.facts("r")).result.failure.notes == []  # type: ignore[union-attr]
+            assert (await w.facts("r")).result.failure.notes == []  # type: ignore[union-attr]  # it is over
 
     run(backend, main)

@@ -302,7 +302,7 @@ def test_a_child_that_its_parent_never_knew_of(backend: str) -> None:
                     if written == crash_at:
                         process.kill()
 
-            process.backend.faults = dies  # type: ignore[attr-defined]
+            process.backend.faults = dies  # type: ignore[attr-defined]  # in memory it has
             await w.start("r", parent)
             await virtual_seconds(60)
             await (await _handle(w, "r")).cancel()

@@ -73,7 +73,7 @@ class _Dying:
                 if self.written == self._at:
                     process.kill()
 
-        process.backend.faults = dies  # type: ignore[attr-defined]
+        process.backend.faults = dies  # type: ignore[attr-defined]  # in memory it has
         return process
 
 

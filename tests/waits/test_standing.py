@@ -184,7 +184,7 @@ def test_sending_at_every_call_around_completion(backend: str) -> None:
                     if seen == at:
                         due.set()
 
-            process.backend.faults = watch  # type: ignore[attr-defined]
+            process.backend.faults = watch  # type: ignore[attr-defined]  # in memory it has
             start = await w.start("r", flow)
             with anyio.move_on_after(30):
                 await due.wait()
