@@ -291,9 +291,9 @@ async def _sleep(w: Witness, name: str, seconds: float) -> None:
 @flow("sim.sleeper")
 async def sleeper(w: Witness, seconds: float) -> Any:
     w.got(await work("before"))
-    await _sleep(w, "nap", seconds)
+    await _sleep(w, "sleep.1", seconds)
     w.got(await work("between"))
-    await _sleep(w, "short", 3.0)
+    await _sleep(w, "sleep.2", 3.0)
     w.got(await work("after"))
     return w.log
 
@@ -324,6 +324,18 @@ async def listeners(w: Witness, events: int, timeout: float | None) -> Any:
         w.got(await work(f"then{i}"))
 
     await gather(*[wait(i) for i in range(events)])
+    return w.log
+
+
+@flow("sim.deadlines")
+async def deadlines(w: Witness, waits: int, timeout: float) -> Any:
+    """Waits for one event at several places, until the same moment."""
+
+    async def wait(i: int) -> None:
+        await _event(w, "go", timeout)
+        w.got(await work(f"then{i}"))
+
+    await gather(*[wait(i) for i in range(waits)])
     return w.log
 
 

@@ -98,9 +98,9 @@ def plain_branches(w: Witness, width: int) -> Any:
 @plain_flow("sim.plain-sleeper")
 def plain_sleeper(w: Witness, seconds: float) -> Any:
     w.got(drudge("before"))
-    w.tell("sleeps", name="nap", seconds=seconds)
+    w.tell("sleeps", name="sleep.1", seconds=seconds)
     sync.sleep(seconds)
-    w.tell("slept", name="nap")
+    w.tell("slept", name="sleep.1")
     w.got(drudge("after"))
     return w.log
 

@@ -38,6 +38,7 @@ from durable.runtime.runner import Runner
 from durable.runtime.sweeper import Sweeper
 from durable.runtime.turnstile import Turnstile
 from durable.runtime.waits import Waits
+from durable.runtime.wishes import Wish
 from durable.store import Page, Refused, Store, Stored, Written
 from durable.testing.simulation.loop import strand
 from durable.testing.simulation.machines import Machine
@@ -557,6 +558,36 @@ def deadline_from_the_last_begin() -> Iterator[None]:
 @bug
 def overdue_waits_end_as_they_stand_in_the_code() -> Iterator[None]:
     with replaced(Turnstile, "overdue_turn", lambda self, due: None):
+        yield
+
+
+@bug
+def decided_waits_are_handed_over_wherever_their_calls_are() -> Iterator[None]:
+    """The number of a decision counts as seen though its call stands in line for its deadline."""
+    turns: dict[Wish, Any] = {}
+
+    def turn(self: Inbox, wish: Wish) -> Any:
+        if wish.take is not None and wish not in turns:
+            turns[wish] = self._performer.turnstile.live_turn(wish.take.n)
+        return turns.get(wish)
+
+    with (
+        replaced(Inbox, "_turn", turn),
+        replaced(Wish, "deserted", property(lambda wish: True, lambda wish, value: None)),
+        replaced(Wish, "standing", property(lambda wish: None, lambda wish, value: None)),
+    ):
+        yield
+
+
+@bug
+def a_wait_takes_an_event_that_is_there_for_its_own() -> Iterator[None]:
+    async def offer(self: Inbox, wish: Wish) -> None:
+        if self._stale:
+            await self.list()
+        if self._first(wish.event) is not None:
+            await wish.decided.wait()
+
+    with replaced(Inbox, "offer", offer):
         yield
 
 

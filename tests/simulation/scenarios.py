@@ -343,23 +343,38 @@ async def event_to_a_parked_run(world: World) -> None:
     await heard(world, flows.listener, None, [16.0])
 
 
-@scenario
-async def events_while_parking(world: World) -> None:
-    """Each is sent while its run is about to be parked: within a second, before or after."""
-    others, runs = world.network.plan, [f"run{i}" for i in range(8)]
-    sending: dict[str, asyncio.Task[None]] = {}
+def send_into_waits(world: World, runs: list[str], earliest: float, latest: float) -> None:
+    """Workers, and an event for each of the runs so long after its first wait began."""
+    others, sending = world.network.plan, dict[str, asyncio.Task[None]]()
 
     def plan(sent: Sent) -> Fault | None:
         run = sent.name.split("/")[1] if "/waits/" in sent.name else ""
-        if run and run not in sending:
-            pause = world.chance.uniform(PARKED - 1.2, PARKED + 0.3)
+        if run in runs and run not in sending:
+            pause = world.chance.uniform(earliest, latest)
             sending[run] = world.ask(send(world, run, ["e0"], [pause]))
         return others(sent)
 
     world.network.plan = plan
     world.fleet(2, flows.code())
+
+
+@scenario
+async def events_while_parking(world: World) -> None:
+    """Each is sent while its run is about to be parked: within a second, before or after."""
+    runs = [f"run{i}" for i in range(8)]
+    send_into_waits(world, runs, PARKED - 1.2, PARKED + 0.3)
     for run in runs:
         world.ask(world.start(flows.listener, run, 1, None))
+    await world.ended(*runs)
+
+
+@scenario
+async def event_as_waits_end(world: World) -> None:
+    """Three waits are over at once; one of them gets the event that was sent just before."""
+    runs = [f"run{i}" for i in range(4)]
+    send_into_waits(world, runs, 3.4, 4.0)
+    for run in runs:
+        world.ask(world.start(flows.deadlines, run, 3, 4.0))
     await world.ended(*runs)
 
 
@@ -367,6 +382,13 @@ async def events_while_parking(world: World) -> None:
 async def event_against_timeout(world: World) -> None:
     """It is sent about when the wait ends."""
     await heard(world, flows.listener, 6.0, [7.0])
+
+
+@scenario
+async def events_against_timeouts(world: World) -> None:
+    """Several waits are over at once, and some of them get an event at the last moment."""
+    pauses = [world.chance.uniform(3.2, 4.2), *(world.chance.uniform(0, 0.3) for _ in range(2))]
+    await heard(world, flows.listeners, 4.0, pauses)
 
 
 @scenario

@@ -92,6 +92,7 @@ FOUND: list[tuple[str, int, Fault]] = [
     ("queue_with_a_rate", 228, "late"),  # a slot that was made twice, the second time late, judged
     ("ticks_paused", 103, "pause_long"),  # a client that slept while it asked to go on, judged
     ("lock_is_waited_for_in_vain", 79, "outage"),  # who gave up at its first look stayed in line
+    ("event_as_waits_end", 67, "crash_applied"),  # a wait stood for an event that another got
 ]
 
 
@@ -114,6 +115,8 @@ SEEDS_FOUND = [
     3011591,  # the last published value was left out while the lease was in doubt
     3001553,  # the lease of a living worker was deleted by hand: its run may need a human
     3018167,  # an effect that a machine which slept had made was judged as undisturbed
+    6000345,  # a decision was passed over while its call stood in line for its deadline
+    7100876,  # a drained owner announced a sleep that it never claimed: judged by its deadline
 ]
 
 

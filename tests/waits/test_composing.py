@@ -404,6 +404,35 @@ def test_overdue_waits_are_over_in_the_order_of_their_deadlines(backend: str, aw
     run(backend, main)
 
 
+def test_an_event_that_came_early_is_for_one_wait_and_ends_no_other(backend: str) -> None:
+    """Whoever wakes the run finds one event for three waits: the others are over in time."""
+
+    @a_workflow
+    async def flow() -> list[str]:
+        async def heard(_: int) -> str:
+            try:
+                value: str = await wait_event("go", timeout=600)
+            except WaitTimeout:
+                return "unheard"
+            return value
+
+        return await map(heard, range(3))
+
+    async def main() -> None:
+        async with world() as w:
+            process = await w.process()
+            await w.start("r", flow)
+            await parked(w)
+            process.kill()
+            assert await _send(w, "go", "heard") == "accepted"
+            await virtual_seconds(900)
+            await w.process()
+
+            assert sorted(await w.result("r")) == ["heard", "unheard", "unheard"]
+
+    run(backend, main)
+
+
 # -- map ------------------------------------------------------------------------------------------
 
 

@@ -69,6 +69,7 @@ class Inbox:
         self._received: set[str] = set()  # paths of waits that saw their event
         self._k = 0
         self._stale = False
+        self._claimed: anyio.Event | None = None  # while somebody waits for the next
         for take in sorted(takes, key=lambda take: take.k):
             self._k = take.k
             if take.event:
@@ -151,15 +152,31 @@ class Inbox:
 
     def withdraw(self, wish: Wish | None) -> None:
         """Nobody waits for it any more; what is on its way into the record goes on."""
-        if wish is not None and wish in self._wishes and not wish.begun:
+        if wish is not None and wish.begun:
+            self._turn(wish)
+        elif wish is not None and wish in self._wishes:
             self._wishes.remove(wish)
 
     async def _decided(self, wish: Wish) -> Step:
         performer = self._performer
-        await performer.pass_turn(wish.decided, wish.branch)
-        await performer.pass_turn(wish.turn, wish.branch)
+        try:
+            await performer.pass_turn(wish.decided, wish.branch)
+        finally:
+            turn = self._turn(wish)  # in any case: others wait behind it
+        await performer.pass_turn(turn, wish.branch)
         assert wish.take is not None
         return wish.take.as_step()
+
+    def _turn(self, wish: Wish) -> anyio.Event | None:
+        """Ask for the turn of the wish, once for each.
+
+        Its call does so, when it is there to see the outcome: it may be decided while its call
+        still claims a deadline or lists events, and what comes later must not overtake it then.
+        """
+        if wish.take is not None:
+            return self._performer.turnstile.live_turn(wish.take.n)
+        wish.deserted = True
+        return None
 
     def _kick(self) -> None:
         if not self.busy and self._next() is not None:
@@ -171,6 +188,9 @@ class Inbox:
             with self._performer.turnstile.deciding():
                 while self._performer.gate.guard() and (wish := self._next()) is not None:
                     await self._claim(wish)
+                    if self._claimed is not None:
+                        self._claimed.set()
+                        self._claimed = None
         except StoreError as e:
             self._performer.gate.close(Stopped("store", error=e))
         finally:
@@ -199,7 +219,6 @@ class Inbox:
         )  # fmt: skip
         performer.recorder.in_order(take, performer.turnstile.issue())
         await performer.recorder.write_take(take)
-        wish.turn = performer.turnstile.live_turn(take.n)
         if performer.gate.closing is not None:
             return
         self._k = take.k
@@ -207,9 +226,13 @@ class Inbox:
         if wish.answer.event is not None and not wish.branch.is_decided():
             self._take(wish.answer.event, wish.call.path)
         wish.take = take
+        if wish.deserted:
+            self._turn(wish)
         performer.around.recorded(performer.run_id)
         performer.tell("record", wish.call, take.as_step())
         wish.decided.set()
+        if wish.standing is not None:
+            wish.standing.cancel()
 
     # -- events -----------------------------------------------------------------------------------
 
@@ -219,11 +242,13 @@ class Inbox:
         if any(wish.event is not None for wish in self._wishes):
             await self.list()
 
-    async def has(self, event: str) -> bool:
-        """Whether an event of this name is there to be taken."""
+    async def offer(self, wish: Wish) -> None:
+        """Returns once the wish is decided, or there is no event for it: others may get it."""
         if self._stale:
             await self.list()
-        return self._first(event) is not None
+        while not wish.decided.is_set() and self._first(wish.event) is not None:
+            self._claimed = self._claimed or anyio.Event()
+            await self._claimed.wait()
 
     async def list(self) -> None:
         """Learn of the events sent so far."""

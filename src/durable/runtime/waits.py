@@ -151,9 +151,9 @@ class Waits:
 
         async def stand(wish: Wish) -> None:
             call.wish = wish
-            if call.event is not None and await self.inbox.has(call.event):
-                await wish.decided.wait()
-            else:
+            if call.event is not None:
+                await self.inbox.offer(wish)
+            if not wish.decided.is_set():
                 await self._stand(call, branch, wish)
 
         outcome = await self.performer.perform(
@@ -171,7 +171,8 @@ class Waits:
             else:
                 await self._until(wait.due, wish.decided)
         if wait.due is not None and not wish.decided.is_set():
-            await self._in_turn(wait.due)
+            with anyio.CancelScope() as wish.standing:
+                await self._in_turn(wait.due)
         with self.performer.turnstile.deciding():
             self.over(call)
             if not wish.decided.is_set():

@@ -44,7 +44,8 @@ class Wish:
         answer: what it comes to if there is no event to take.
         begun: its decision is on the way into the record: nothing interrupts it.
         decided: set once it is recorded; `take` and `answer` then tell.
-        turn: set when it is handed over; None: at once.
+        deserted: its call was cut off and will not ask for its turn.
+        standing: around what is done only as long as it is not decided.
     """
 
     call: Call[Any]
@@ -54,4 +55,5 @@ class Wish:
     begun: bool = False
     decided: anyio.Event = field(default_factory=anyio.Event)
     take: Take | None = None
-    turn: anyio.Event | None = None
+    deserted: bool = False
+    standing: anyio.CancelScope | None = None

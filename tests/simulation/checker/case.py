@@ -77,6 +77,11 @@ class Instance:
         return f"run {self.run!r}"
 
     @property
+    def folder(self) -> str:
+        """Where its objects are."""
+        return f"runs/{quote(self.run, safe='.')}/{self.id}"
+
+    @property
     def key(self) -> str:
         """The idempotency key of the workflow function itself."""
         return key_of(self, "")

@@ -21,18 +21,20 @@ LATE = 6.0  # seconds after its end, or after its execution began, until a sleep
 
 
 def sleeps_keep_their_deadline(case: Case, instance: Instance) -> Iterator[str]:
-    """S12: a sleep has one deadline, fixed when it first began, whoever resumes it."""
-    first: dict[str, Fact] = {}
-    for begun in instance.sleeps:
-        first.setdefault(begun.name, begun)
+    """S12: a sleep has one deadline, fixed by the first that claims it, whoever resumes it."""
     hindered = {f.who for f in case.by_kind["happened"] if f.what.split()[0] in _HINDRANCES}
     for slept in instance.slept:
-        due = first[slept.name].at + first[slept.name].seconds
+        claims = case.mutations.get(f"{instance.folder}/waits/{slept.name}")
+        if not claims:
+            yield f"{slept.name} is over and was never claimed"
+            continue
+        begun = {f.epoch: f for f in instance.sleeps if f.name == slept.name}
+        first = begun[record(claims[0])["epoch"]]
+        due = first.at + first.seconds
         # Code that blocks its process fixes the end before it says that it sleeps.
         if slept.at < due - EARLY and slept.who not in hindered:
             yield f"{slept.name} ended {due - slept.at:.1f} s early"
-        mine = [f for f in instance.sleeps if f.epoch == slept.epoch and f.name == slept.name]
-        late = slept.at - max([due, *(f.at for f in mine)])
+        late = slept.at - max(due, begun[slept.epoch].at)
         if late > LATE and slept.who not in hindered and not case.by_kind["fault"]:
             yield f"{slept.name} ended {late:.1f} s late in {slept.who}"
 

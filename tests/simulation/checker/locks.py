@@ -130,7 +130,7 @@ def _was_there(case: Case, asked: dict[str, Any], other: tuple[str, str], result
 def _waited_long_enough(
     case: Case, instance: Instance, asked: dict[str, Any], result: Fact
 ) -> Iterator[str]:
-    waits = case.mutations.get(f"runs/{instance.run}/{instance.id}/waits/lock", [])
+    waits = case.mutations.get(f"{instance.folder}/waits/lock", [])
     bounds = []
     if asked.get("max_wait") is not None:
         bounds.append(asked["max_wait"])
