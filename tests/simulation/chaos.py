@@ -13,6 +13,7 @@ from tests.simulation import flows
 from tests.simulation.coordination import mix
 from tests.simulation.programs import any_program
 from tests.simulation.scenarios import cancel, send
+from tests.simulation.waiting import heard
 from tests.virtual_time import virtual_seconds
 
 HOURS_48 = 48 * 3600.0
@@ -69,7 +70,8 @@ async def _start(world: World, run: str) -> None:
     await virtual_seconds(chance.choice([0.0, chance.uniform(0, 10)]))
     kind = chance.choice(["program"] * 4 + ["ordinary"] * 4 + ["special"] * 3)
     if kind == "program":
-        await world.start(any_program, run, chance.getrandbits(32))
+        seed = chance.getrandbits(32)
+        await (heard(world, run, seed) if seed % 4 == 0 else world.start(any_program, run, seed))
     elif kind == "ordinary":
         workflow: Any = chance.choice(flows.ORDINARY)
         width = chance.randint(1, 3)

@@ -15,7 +15,8 @@ import tests.simulation.grouped  # as above
 import tests.simulation.hosts  # as above
 import tests.simulation.limits  # as above
 import tests.simulation.plain  # as above
-import tests.simulation.reuse  # noqa: F401  # as above
+import tests.simulation.reuse  # as above
+import tests.simulation.waiting  # noqa: F401  # as above
 from durable.testing.simulation.faults import FAULTS, Fault, applies
 from durable.testing.simulation.network import Sent
 from durable.testing.simulation.world import Scenario, World, simulate

@@ -22,28 +22,28 @@ from tests.simulation.witness import Body, Witness
 from tests.virtual_time import virtual_seconds
 
 
-def _body(name: str) -> Body:
+def body_at(name: str) -> Body:
     """One slot a call, though a helper that runs in several branches makes it several times."""
     return Body(f"{name}@{durable.current().idempotency_key[:6]}")
 
 
 @step(name="sim.s", retry=Retry(attempts=3, first=0.5))
 async def _s(i: int, log: str = "") -> str:
-    body = _body(f"s{i}")
+    body = body_at(f"s{i}")
     await virtual_seconds(body.seconds)
     return body.value()
 
 
 @step(name="sim.f", attempts=1)
 async def _f(i: int) -> str:
-    body = _body(f"f{i}")
+    body = body_at(f"f{i}")
     await virtual_seconds(body.seconds)
     raise body.error()
 
 
 @step(name="sim.r", retry=Retry(attempts=3, first=1.0, factor=2.0))
 async def _r(i: int) -> str:
-    body = _body(f"r{i}")
+    body = body_at(f"r{i}")
     await virtual_seconds(body.seconds)
     if durable.current().attempt == 1:
         raise body.error()

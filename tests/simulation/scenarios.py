@@ -308,14 +308,16 @@ async def parked_sleep(world: World) -> None:
     await one(world, flows.sleeper, 25.0)
 
 
-async def send(world: World, run: str, values: list[str], pauses: list[float]) -> None:
+async def send(
+    world: World, run: str, values: list[str], pauses: list[float], *, name: str = "go"
+) -> None:
     """Send events, each until it is known to be accepted or too late."""
     for value, pause in zip(values, pauses, strict=True):
         await virtual_seconds(pause)
 
         async def talk(client: Client, value: str = value) -> str:
             handle = await client.get(run)
-            return await handle.send("go", value, key=value)
+            return await handle.send(name, value, key=value)
 
         for _ in range(20):
             reply = await world.client("send", talk, run)

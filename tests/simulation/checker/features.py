@@ -56,25 +56,27 @@ def events_reach_one_wait(_: Case, instance: Instance) -> Iterator[str]:
     """P9, S11: an event reaches at most one wait, in the order in which they were sent.
 
     One that was taken by a wait which a decision closed before it was handed over is free again.
+    The decision may be recorded before or after: what it closes is closed as soon as it is known.
     """
+    takes = [(record(fact), fact) for _, fact in sorted(instance.takes.items())]
+    deciding = (take["path"] for take, _ in takes if take["kind"] not in {"event", "sleep"})
+    around = tuple({path.rpartition("/")[0] for path in deciding})
     taken: dict[str, list[Fact]] = defaultdict(list)
-    since: dict[int, int] = {}  # events that were taken: the decision since which they are
-    decisions = 0
+    takers: dict[int, str] = {}
     freed = set[str]()
-    for _k, fact in sorted(instance.takes.items()):
-        take = record(fact)
+    for take, fact in takes:
         if not take.get("event"):
-            decisions += take["kind"] not in {"event", "sleep"}
             continue
         name = f"{take['name'].removeprefix('event-')}/{take['event']}"
         event = instance.events.get(name)
         if event is None or event.order > fact.order:
             yield f"{take['path']} took {name}, which had not been sent"
-        elif since.get(event.order, decisions) < decisions:
+            continue
+        if event.order in takers and takers[event.order].startswith(around):
             freed.add(take["name"])
         else:
             taken[take["name"]].append(event)
-            since[event.order] = decisions
+        takers[event.order] = take["path"]
     for name, found in taken.items():
         orders = [event.order for event in found]
         if orders != sorted(set(orders)) and name not in freed:
