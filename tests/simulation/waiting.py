@@ -67,11 +67,12 @@ class Writer:
 
     # -- calls --------------------------------------------------------------------------------
 
-    def call(self) -> str:
-        """Something to await that is a durable call of its own."""
+    def call(self, *, naps: bool = True) -> str:
+        """Something to await: a durable call of its own, or a nap, which is two."""
         self.budget -= 1
         slot = repr(self.name("s"))
-        match self.chance.choice(["step", "step", "long", "flaky", "event", "event", "nap"]):
+        kinds = ["step", "step", "long", "flaky", "event", "event", *(["nap"] if naps else [])]
+        match self.chance.choice(kinds):
             case "step":
                 return f"work({slot})"
             case "long":
@@ -149,11 +150,12 @@ class Writer:
         self.put(f"log(await map({helper}, range({count}), limit={limit}, enough={enough}))")
 
     def grouped(self, depth: int) -> None:
+        """Tasks of the program's own: each makes one call, as the rules of places allow."""
         group = self.name("g")
         self.put(f"async with create_task_group() as {group}:")
         self.indent += 1
         for _ in range(self.chance.randint(1, 2)):
-            self.put(f"{group}.start_soon(note, {self.call()})")
+            self.put(f"{group}.start_soon(note, {self.call(naps=False)})")
         self.noted(depth)
         self.indent -= 1
 
@@ -225,7 +227,7 @@ async def heard(world: World, run: str, seed: int) -> None:
     for i in range(40):
         if world.result(run):
             return
-        pause = max(0.0, chance.choice(SECONDS) + chance.uniform(-0.4, 0.1))
+        pause = chance.choice(SECONDS[1:]) + chance.uniform(-0.4, 0.1)
         await send(world, run, [f"e{i}"], [pause], name=chance.choice(EVENTS))
 
 
