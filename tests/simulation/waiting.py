@@ -227,7 +227,7 @@ async def heard(world: World, run: str, seed: int) -> None:
     for i in range(40):
         if world.result(run):
             return
-        pause = chance.choice(SECONDS[1:]) + chance.uniform(-0.4, 0.1)
+        pause = max(1.0, chance.choice(SECONDS) + chance.uniform(-0.4, 0.1))
         await send(world, run, [f"e{i}"], [pause], name=chance.choice(EVENTS))
 
 
