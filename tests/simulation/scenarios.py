@@ -387,13 +387,6 @@ async def event_against_timeout(world: World) -> None:
 
 
 @scenario
-async def events_against_timeouts(world: World) -> None:
-    """Several waits are over at once, and some of them get an event at the last moment."""
-    pauses = [world.chance.uniform(3.2, 4.2), *(world.chance.uniform(0, 0.3) for _ in range(2))]
-    await heard(world, flows.listeners, 4.0, pauses)
-
-
-@scenario
 async def events_for_two_waits(world: World) -> None:
     await heard(world, flows.listeners, None, [0.5, 0.2])
 
