@@ -27,6 +27,10 @@ DEPTH = 3  # of constructs within constructs
 # where it is to raise TimeoutError (https://github.com/python/cpython/issues/102780).
 TIMEOUTS_WORK = sys.version_info >= (3, 11, 3)
 
+# Before, of two groups within each other that fail at once, one leaves the task cancelled once
+# more than it was (https://github.com/python/cpython/issues/116720).
+NESTED_GROUPS_WORK = sys.version_info >= (3, 13)
+
 Emit = Callable[[int], None]
 
 
@@ -112,7 +116,10 @@ class Writer:
         if self.cancelled:
             compound += [self.finally_, self.finally_, self.cleaned, self.swallowed]
         if self.beside:
-            compound = [kind for kind in compound if kind not in self.timeouts()]
+            avoided = self.timeouts()
+            if not NESTED_GROUPS_WORK:
+                avoided.append(self.native_group)
+            compound = [kind for kind in compound if kind not in avoided]
         deep = depth >= DEPTH or self.budget <= 0
         self.chance.choice(simple if deep else simple + compound)(depth)
 
