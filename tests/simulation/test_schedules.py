@@ -92,6 +92,7 @@ FOUND: list[tuple[str, int, Fault]] = [
     ("queue_with_a_rate", 228, "late"),  # a slot that was made twice, the second time late, judged
     ("ticks_paused", 103, "pause_long"),  # a client that slept while it asked to go on, judged
     ("lock_is_waited_for_in_vain", 79, "outage"),  # who gave up at its first look stayed in line
+    ("queue_of_a_late_good_bye", 51, "late"),  # a late lease of an id that was given up, judged
     ("event_as_waits_end", 67, "crash_applied"),  # a wait stood for an event that another got
 ]
 

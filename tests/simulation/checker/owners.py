@@ -101,19 +101,25 @@ def the_fenced_are_silent(case: Case) -> Iterator[str]:
 
 def the_fenced_do_nothing(case: Case) -> Iterator[str]:
     """P11, S4: once its lease is fenced a worker begins and records nothing, but under another."""
-    newest: dict[str, str] = {}  # the lease of each process
+    newest: dict[str, Fact] = {}  # the lease of each process; an earlier one may land later
     fenced: set[str] = set()
     for fact in case.facts if case.keeps_p11 else []:
         if fact.kind == "mutation" and fact.name.startswith("workers/"):
             if fact.verb == "create":
-                newest[fact.who] = fact.name
+                newest[fact.who] = max(newest.get(fact.who, fact), fact, key=_number)
             elif fact.verb != "delete" and _state(fact) == "dead":
                 fenced.add(fact.name)
-        elif newest.get(fact.who) in fenced:
+        elif fact.who in newest and newest[fact.who].name in fenced:
             if fact.kind == "body":
                 yield f"{fact.who} started {fact.slot} of run {fact.run!r} after it was fenced"
             elif fact.kind == "call" and _records(fact):
                 yield f"{fact.who} sent {fact.name} after it was fenced"
+
+
+def _number(fact: Fact) -> int:
+    """Of the call that made the change: they are numbered as they are sent."""
+    number: int = fact.number
+    return number
 
 
 def the_untrusted_do_nothing(case: Case) -> Iterator[str]:
