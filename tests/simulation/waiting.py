@@ -1,4 +1,4 @@
-"""Random programs of durable waits and decisions: sleeps, events, selects, deadlines, branches.
+"""Random programs of durable waits and decisions: sleeps, events, children, selects, deadlines.
 
 Made as source text, as the programs of the replay fuzz are, of durable words alone: whatever
 such a program receives, it receives in the same order on replay, also what it hears while a
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import random
+import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import CodeType
@@ -21,10 +22,11 @@ import anyio
 
 import durable
 from durable import gather, step, workflow
+from durable.runtime.scopes import Scope, here
 from durable.testing.simulation.world import World
 from tests.simulation import flows
 from tests.simulation.programs import body_at
-from tests.simulation.scenarios import scenario, send
+from tests.simulation.scenarios import PARKED, scenario, send
 from tests.simulation.witness import Witness
 from tests.virtual_time import virtual_seconds
 
@@ -54,6 +56,7 @@ class Writer:
     indent: int = 1
     budget: int = SIZE
     names: int = 0
+    has_kid: bool = False
 
     def put(self, line: str) -> None:
         self.lines.append("    " * self.indent + line)
@@ -67,11 +70,13 @@ class Writer:
 
     # -- calls --------------------------------------------------------------------------------
 
-    def call(self, *, naps: bool = True) -> str:
-        """Something to await: a durable call of its own, or a nap, which is two."""
+    def call(self, *, alone: bool = False) -> str:
+        """Something to await: a durable call, or unless it is to be one alone, a helper of two."""
         self.budget -= 1
         slot = repr(self.name("s"))
-        kinds = ["step", "step", "long", "flaky", "event", "event", *(["nap"] if naps else [])]
+        kinds = ["step", "step", "long", "flaky", "event", "event"]
+        if not alone:
+            kinds += ["nap"] if self.has_kid else ["nap", "kid"]
         match self.chance.choice(kinds):
             case "step":
                 return f"work({slot})"
@@ -81,8 +86,11 @@ class Writer:
                 return f"work({slot}, 1)"
             case "nap":
                 return f"nap({slot}, {self.seconds()})"
+            case "kid":
+                self.has_kid = True  # one place is enough: it may be in several branches
+                return f"kid({slot})"
             case _:
-                timeout = self.chance.choice([None, self.seconds(), self.seconds()])
+                timeout = self.chance.choice([*SECONDS, PARKED + 5.0])
                 return f"wait_event({self.chance.choice(EVENTS)!r}, timeout={timeout})"
 
     def helper(self, depth: int) -> str:
@@ -155,7 +163,7 @@ class Writer:
         self.put(f"async with create_task_group() as {group}:")
         self.indent += 1
         for _ in range(self.chance.randint(1, 2)):
-            self.put(f"{group}.start_soon(note, {self.call(naps=False)})")
+            self.put(f"{group}.start_soon(note, {self.call(alone=True)})")
         self.noted(depth)
         self.indent -= 1
 
@@ -170,8 +178,8 @@ class _Words:
         return {
             "gather": gather, "map": durable.map, "select": durable.select, "sleep": durable.sleep,
             "timeout": durable.timeout, "wait_event": durable.wait_event, "work": _work,
-            "create_task_group": anyio.create_task_group,
-            "nap": self._nap, "note": self._note, "log": self._log, "pick": self._pick,
+            "create_task_group": anyio.create_task_group, "nap": self._nap, "kid": self._kid,
+            "note": self._note, "log": self._log, "pick": self._pick,
         }  # fmt: skip
 
     def _log(self, what: Any) -> None:
@@ -184,6 +192,14 @@ class _Words:
         """What follows a sleep counts from the next record on: that the sleep is over is none."""
         await durable.sleep(seconds)
         return await _work(slot)
+
+    async def _kid(self, slot: str) -> str:
+        scope = here.get()  # a helper may run in several branches
+        assert isinstance(scope, Scope)
+        place = zlib.crc32(f"{scope.execution.run_id} {scope.prefix}".encode())
+        started = await flows.child.start(f"{slot}@{place:x}")
+        self._witness.tell("child", value=await started.result())
+        return "child"
 
     async def _note(self, awaitable: Awaitable[Any]) -> Any:
         try:
@@ -221,13 +237,14 @@ def _compiled(seed: int) -> CodeType:
 
 
 async def heard(world: World, run: str, seed: int) -> None:
-    """Events for it, as many as it may need: a program that waits for ever proves nothing."""
+    """With some events, at about the moments when its waits are over."""
     chance = world.chance
     await world.start(waiting, run, seed)
-    for i in range(40):
+    for i in range(12):
         if world.result(run):
             return
-        pause = max(1.0, chance.choice(SECONDS) + chance.uniform(-0.4, 0.1))
+        # Parks, wakes and children change the run's marker too, and no object is to get hot.
+        pause = chance.choice(SECONDS[3:]) + chance.uniform(-0.4, 0.1)
         await send(world, run, [f"e{i}"], [pause], name=chance.choice(EVENTS))
 
 
