@@ -117,6 +117,7 @@ SEEDS_FOUND = [
     3001553,  # the lease of a living worker was deleted by hand: its run may need a human
     3018167,  # an effect that a machine which slept had made was judged as undisturbed
     6000345,  # a decision was passed over while its call stood in line for its deadline
+    9001683,  # a dead owner's late result, while its successor published the same: judged
     8004599,  # nested task groups of asyncio, which miscount up to Python 3.12: left out there
     7100876,  # a drained owner announced a sleep that it never claimed: judged by its deadline
 ]
