@@ -108,8 +108,12 @@ class _Words:
 @workflow(name="sim.program")
 async def any_program(seed: int) -> Any:
     witness, source = Witness(), _source(seed)
-    words = _Words(witness, source).all()
-    exec(_compiled(source), words)
+    return await carried_out(witness, _compiled(source), _Words(witness, source).all())
+
+
+async def carried_out(witness: Witness, compiled: CodeType, words: dict[str, Any]) -> Any:
+    """What the function `program` of that source comes to, in this vocabulary."""
+    exec(compiled, words)
     try:
         return witness.left(await words["program"]())
     except (Exception, BaseExceptionGroup) as e:  # a cancellation may be among others

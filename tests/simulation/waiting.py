@@ -25,7 +25,7 @@ from durable import gather, step, workflow
 from durable.runtime.scopes import Scope, here
 from durable.testing.simulation.world import World
 from tests.simulation import flows
-from tests.simulation.programs import body_at
+from tests.simulation.programs import body_at, carried_out
 from tests.simulation.scenarios import PARKED, scenario, send
 from tests.simulation.witness import Witness
 from tests.virtual_time import virtual_seconds
@@ -214,13 +214,7 @@ class _Words:
 @workflow(name="sim.waiting-program")
 async def waiting(seed: int) -> Any:
     witness = Witness()
-    words = _Words(witness).all()
-    exec(_compiled(seed), words)
-    try:
-        return witness.left(await words["program"]())
-    except (Exception, BaseExceptionGroup) as e:  # a cancellation may be among others
-        witness.raised(e)
-        raise
+    return await carried_out(witness, _compiled(seed), _Words(witness).all())
 
 
 def program(seed: int) -> str:
