@@ -16,9 +16,16 @@ from typing import Any
 
 from harness import SOURCE, Contender, Rounds, alternate, machine, median_ratio
 from shapes import SHAPES
-from steps import DURABLE, FLOOR, NAMES
+from steps import DURABLE, FLOOR
 
-SIDES = ((DURABLE, "run"), (DURABLE, "worker"), (FLOOR, "store"))
+RUN, WORKER = (DURABLE, "run"), (DURABLE, "worker")
+STORE, REQUESTS = (FLOOR, "store"), (FLOOR, "requests")
+SIDES = {
+    RUN: "durable, client.run",
+    WORKER: "durable, worker",
+    STORE: "durable's store alone",
+    REQUESTS: "floor: aiohttp alone",
+}
 # Shapes by the latency of a call in milliseconds.
 MEASURED = {0: ("sequential", "concurrent"), 30: ("short", "concurrent", "crowd", "in_flight")}
 LATENCIES = sorted(MEASURED)
@@ -86,12 +93,12 @@ def server(latency: int, *, rate_limit: bool = False) -> Iterator[str]:
 def _print_table(found: Rounds, latency: int, shape: str) -> None:
     print(f"\n{SHAPES[shape]}, {latency} ms a call")
     print(f"{'':28}{'steps/s':>9}{'CPU ms/step':>13}{'of the floor':>14}{'its CPU':>9}  requests")
-    for side in SIDES:
+    for side, name in SIDES.items():
         contender = Contender(*side, shape)
         rates = _rates(found, contender)
         print(
-            f"{NAMES[side]:28}{statistics.median(rates):>9,.0f}{_cpu(found, contender):>13.3f}"
-            f"{_ratio(found, side, shape):>13.0%} {_cpu_ratio(found, side, shape):>8.2f}x"
+            f"{name:28}{statistics.median(rates):>9,.0f}{_cpu(found, contender):>13.3f}"
+            f"{_ratio(found, side, shape):>13.0%} {_cpu_ratio(found, side, REQUESTS, shape):>8.2f}x"
             f"  {_requests(found, contender)}"
         )
         if "lag_p99" in found[contender][0]:
@@ -108,12 +115,13 @@ def _figures(found: Rounds, latency: int) -> dict[str, float]:
 
 
 def _speed(found: Rounds, at: str, shape: str) -> dict[str, float]:
-    own, worker = (DURABLE, "run"), (DURABLE, "worker")
-    contender = Contender(*own, shape)
+    contender = Contender(*RUN, shape)
     return {
-        f"ratio_floor_{at}": round(_ratio(found, own, shape), 3),
-        f"ratio_floor_worker_{at}": round(_ratio(found, worker, shape), 3),
-        f"cpu_ratio_floor_{at}": round(_cpu_ratio(found, own, shape), 3),
+        f"ratio_floor_{at}": round(_ratio(found, RUN, shape), 3),
+        f"ratio_floor_worker_{at}": round(_ratio(found, WORKER, shape), 3),
+        f"cpu_ratio_floor_{at}": round(_cpu_ratio(found, RUN, REQUESTS, shape), 3),
+        f"cpu_ratio_floor_worker_{at}": round(_cpu_ratio(found, WORKER, REQUESTS, shape), 3),
+        f"cpu_ratio_store_{at}": round(_cpu_ratio(found, RUN, STORE, shape), 3),
         f"steps_per_s_{at}": round(statistics.median(_rates(found, contender)), 1),
         f"cpu_ms_per_step_{at}": round(_cpu(found, contender), 4),
     }
@@ -121,7 +129,7 @@ def _speed(found: Rounds, at: str, shape: str) -> dict[str, float]:
 
 def _lags(found: Rounds, at: str, shape: str) -> dict[str, float]:
     figures: dict[str, float] = {}
-    for name, side in (("", (DURABLE, "run")), ("_floor", (FLOOR, "store"))):
+    for name, side in (("", RUN), ("_floor", REQUESTS)):
         for lag in ("lag_p50", "lag_p99", "lag_max"):
             values = [measured[lag] for measured in found[Contender(*side, shape)]]
             key = f"{lag.replace('_', f'{name}_')}_ms_{at}"
@@ -142,15 +150,15 @@ def _cpu(found: Rounds, contender: Contender) -> float:
 
 def _ratio(found: Rounds, side: tuple[str, str], shape: str) -> float:
     """Steps a second over those of the floor."""
-    floor = Contender(FLOOR, "store", shape)
+    floor = Contender(*REQUESTS, shape)
     return median_ratio(_rates(found, Contender(*side, shape)), _rates(found, floor))
 
 
-def _cpu_ratio(found: Rounds, side: tuple[str, str], shape: str) -> float:
-    """CPU time over that of the floor."""
-    own, floor = Contender(*side, shape), Contender(FLOOR, "store", shape)
+def _cpu_ratio(found: Rounds, side: tuple[str, str], under: tuple[str, str], shape: str) -> float:
+    """CPU time over that of another side."""
+    own, other = Contender(*side, shape), Contender(*under, shape)
     return median_ratio(
-        [float(m["cpu"]) for m in found[own]], [float(m["cpu"]) for m in found[floor]]
+        [float(m["cpu"]) for m in found[own]], [float(m["cpu"]) for m in found[other]]
     )
 
 

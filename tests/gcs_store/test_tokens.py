@@ -33,6 +33,7 @@ class Credentials:
         self.expiry: datetime | None = None
         self.failing: Exception | None = None
         self.refreshed = 0
+        self.token = "token"
         self.threads: set[str] = set()
         self.go_on = threading.Event()
         self.go_on.set()
@@ -48,7 +49,7 @@ class Credentials:
         self.expiry = moment.replace(tzinfo=None)
 
     def apply(self, headers: dict[str, str]) -> None:
-        headers["authorization"] = f"Bearer token-{self.refreshed}"
+        headers["authorization"] = f"Bearer {self.token}-{self.refreshed}"
         headers["x-goog-user-project"] = "quota-project"
 
 
@@ -207,6 +208,19 @@ async def test_credentials_that_are_not_accepted(tokens: Tokens, credentials: Cr
         await tokens.headers()
 
     assert "gcloud auth application-default login" in str(caught.value)
+
+
+@pytest.mark.parametrize("token", ["a\r\nX-Admin: yes", "a\n", "gr\u00f6\u00dfe"])
+async def test_a_token_that_no_header_can_carry(
+    tokens: Tokens, credentials: Credentials, token: str
+) -> None:
+    """It is refused before anything is sent, and not shown: a file's last line end, say."""
+    credentials.token = token
+
+    with pytest.raises(StoreRefused, match="characters that no header can carry") as caught:
+        await tokens.headers()
+
+    assert token not in str(caught.value)
 
 
 async def test_no_credentials(monkeypatch: pytest.MonkeyPatch, hands: Hands) -> None:

@@ -1,24 +1,20 @@
 """One request on the running event loop's own connections.
 
-aiohttp's sessions belong to one event loop, so each loop gets its own when it first asks: the
-workers' loops, the loops of lease renewals, a process that was forked. A session is closed with
-its loop: event loops finish their asynchronous generators before they are closed, and each
-session has one that waits for that. So nothing is left open, whoever's loop it was.
+Connections belong to one event loop, so each loop gets its own when it first asks: the workers'
+loops, the loops of lease renewals, a process that was forked. They are closed with their loop:
+event loops finish their asynchronous generators before they are closed, and there is one for each
+that waits for that. So nothing is left open, whoever's loop it was.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from io import BytesIO
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import anyio
@@ -29,7 +25,10 @@ from durable.errors import StoreRefused
 from durable.loops import io_thread, native_loop, runs_asyncio
 from durable.store.gcs.answers import Answer, silence
 from durable.store.gcs.clock import StoreClock
+from durable.store.gcs.connections import Connections
 from durable.store.gcs.place import Place
+from durable.store.gcs.proxies import proxy_for
+from durable.store.gcs.responses import BadResponse
 from durable.store.gcs.tokens import Tokens
 from durable.system import System
 
@@ -37,11 +36,7 @@ CONNECT_SECONDS = 5.0  # to find, reach and greet the host; two lost packets are
 ANSWER_SECONDS = 10.0  # of a small request; the slowest of a thousand take 0.3 s
 LIST_SECONDS = 30.0  # of a page, which may have 5 MB
 BYTES_PER_SECOND = 1024 * 1024  # the slowest line on which large bodies are given time
-CONNECTIONS = 128  # of one event loop; at 30 ms more of them would not make one core faster
-IDLE_SECONDS = 60.0  # a connection is kept; GCS closes its side later, and a renewal is due sooner
-WHOLE_BYTES = 1024 * 1024  # larger bodies are sent in parts, so that the event loop runs in between
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _left_behind: list[object] = []  # by forks: closing them would disturb the parent's event loops
 
 
@@ -71,9 +66,10 @@ class Transport(Protocol):
     async def aclose(self) -> None: ...
 
 
-class _Connections(NamedTuple):
-    session: aiohttp.ClientSession
-    turns: anyio.Semaphore  # so that waiting for a connection is no part of a request's time
+class _Own(NamedTuple):
+    """What one event loop has."""
+
+    connections: Connections
     lifetime: AsyncGenerator[None, None]
 
 
@@ -94,9 +90,15 @@ class Http(Transport):
         self._tokens = tokens
         self._clock = clock
         self._system = system
-        self._by_loop: dict[Any, _Connections] = {}
-        self._proxy, self._proxy_headers = _proxy(place.endpoint)
-        self._is_plain = place.endpoint.startswith("http:")  # then a proxy sees each request
+        self._by_loop: dict[Any, _Own] = {}
+        # Looked up once: aiohttp's own way reads the environment and ~/.netrc for each request.
+        self._proxy = proxy_for(place.endpoint)
+        endpoint = URL(place.endpoint)
+        self._lines = [f"Host: {endpoint.with_user(None).raw_authority}", *_HEADERS]
+        self._cut = len(place.endpoint) - len(endpoint.raw_path.rstrip("/"))  # from URLs
+        if self._proxy is not None and endpoint.scheme == "http":  # it sees each request
+            self._lines += [f"{name}: {value}" for name, value in self._proxy.headers.items()]
+            self._cut = 0
         self._closed = False
         _every.add(self)
 
@@ -121,15 +123,15 @@ class Http(Transport):
         """Close the connections of every event loop."""
         self._closed = True
         here = native_loop()
-        for loop, connections in self._by_loop.copy().items():
+        for loop, own in self._by_loop.copy().items():
             self._forget(loop)
             if loop is here:
-                await connections.lifetime.aclose()
+                await own.lifetime.aclose()
             elif not runs_asyncio(here) and loop is io_thread().loop:
-                await io_thread().call(connections.lifetime.aclose)
+                await io_thread().call(own.lifetime.aclose)
             else:
                 with suppress(RuntimeError):  # it has ended
-                    loop.call_soon_threadsafe(_begin, loop, connections.lifetime, context=Context())
+                    loop.call_soon_threadsafe(_begin, loop, own.lifetime, context=Context())
 
     def after_fork(self) -> None:
         """Leave the parent's connections alone: a child's data on them would corrupt both."""
@@ -139,80 +141,73 @@ class Http(Transport):
             self._tokens.after_fork()
 
     async def _send(self, loop: Any, request: Request, headers: dict[str, str]) -> Answer:
-        connections = self._by_loop.get(loop) or await self._open(loop)
-        data: bytes | BytesIO | None = request.data
-        if request.data is not None:
-            headers = {**headers, "Content-Type": request.content_type}
-            if len(request.data) > WHOLE_BYTES:
-                data = BytesIO(request.data)
+        own = self._by_loop.get(loop) or await self._open(loop)
+        body = request.data or b""
+        head = self._head(request, headers)
         try:
-            async with connections.turns:
-                response = await connections.session.request(
-                    request.method,
-                    URL(request.url, encoded=True),
-                    data=data,
-                    headers=headers,
-                    allow_redirects=False,  # the token is for this host alone
-                    proxy=self._proxy,
-                    proxy_headers=self._proxy_headers,
-                    timeout=_TIMEOUTS.get(request.seconds) or _timeout(request.seconds),
-                )
-                received = self._system.boot()
-                body = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as e:
-            raise silence(self._place, request.what, e) from e
-        except Exception as e:
-            if connections.session.closed:  # meanwhile, which aiohttp reports in several ways
+            response = await own.connections.ask(head, body, request.seconds)
+        except (aiohttp.ClientError, OSError, TimeoutError, BadResponse) as e:
+            if self._by_loop.get(loop) is not own:  # it was closed meanwhile
                 raise self._is_closed() from e
-            raise
-        self._clock.saw_date(response.headers.get("Date"), received)
-        return Answer(response.status, body, received)
+            raise silence(self._place, request.what, e) from e
+        received = self._system.boot()
+        self._clock.saw_date(response.date, received)
+        return Answer(response.status, response.body, received)
 
-    async def _open(self, loop: Any) -> _Connections:
+    def _head(self, request: Request, headers: dict[str, str]) -> bytes:
+        lines = [f"{request.method} {request.url[self._cut :]} HTTP/1.1", *self._lines]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if request.data is not None:
+            lines.append(f"Content-Type: {request.content_type}")
+        if request.data is not None or request.method == "POST":
+            lines.append(f"Content-Length: {len(request.data or b'')}")
+        return "\r\n".join((*lines, "\r\n")).encode("ascii")
+
+    async def _open(self, loop: Any) -> _Own:
         if self._closed:
             raise self._is_closed()
         for other in self._by_loop.copy():
             if other.is_closed():  # by somebody who did not let its generators finish
                 self._forget(other)
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={**_HEADERS, **self._proxy_headers} if self._is_plain else _HEADERS,
+        connector = aiohttp.TCPConnector(limit=0)
+        to_place = aiohttp.ClientRequest(  # asks for nothing; it says what to connect to
+            "GET",
+            URL(self._place.endpoint),
+            loop=loop,
+            proxy=URL(self._proxy.url) if self._proxy is not None else None,
+            proxy_headers=dict(self._proxy.headers) if self._proxy is not None else None,
         )
-        lifetime = self._lifetime(loop, session)
-        turns = anyio.Semaphore(CONNECTIONS, fast_acquire=True)
-        self._by_loop[loop] = connections = _Connections(session, turns, lifetime)
+        connections = Connections(loop, partial(connector.connect, to_place, [], _TIMEOUT))
+        lifetime = self._lifetime(loop, connector, connections)
+        self._by_loop[loop] = own = _Own(connections, lifetime)
         _lifetimes.add(lifetime)
         await anext(lifetime)  # from here on the event loop knows it
-        return connections
+        return own
 
     def _forget(self, loop: Any) -> None:
-        connections = self._by_loop.pop(loop, None)
-        if connections is not None:
-            _lifetimes.discard(connections.lifetime)
+        own = self._by_loop.pop(loop, None)
+        if own is not None:
+            _lifetimes.discard(own.lifetime)
 
     def _is_closed(self) -> StoreRefused:
         return StoreRefused(f"the store {self._place} is closed", hint="Open it again.")
 
     async def _lifetime(
-        self, loop: Any, session: aiohttp.ClientSession
+        self, loop: Any, connector: aiohttp.TCPConnector, connections: Connections
     ) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
             self._forget(loop)
-            await session.close()
+            connections.close()
+            await connector.close()
             for _ in range(2):  # turns in which the event loop notices that sockets were closed
                 await anyio.lowlevel.checkpoint()
 
 
-def _timeout(seconds: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)
-
-
-_TIMEOUTS = {seconds: _timeout(seconds) for seconds in (ANSWER_SECONDS, LIST_SECONDS)}
+_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
 _NO_HEADERS: dict[str, str] = {}
-_HEADERS = {"User-Agent": "durable", "Accept-Encoding": "identity"}
+_HEADERS = ("User-Agent: durable", "Accept: */*", "Accept-Encoding: identity")
 # Kept here, so that a store which nobody closes and nobody uses still ends with its event loop.
 _lifetimes: set[AsyncGenerator[None, None]] = set()
 _every: weakref.WeakSet[Http] = weakref.WeakSet()
@@ -235,22 +230,3 @@ def _begin(loop: Any, lifetime: AsyncGenerator[None, None]) -> None:
             await lifetime.aclose()
 
     loop.create_task(end())
-
-
-def _proxy(endpoint: str) -> tuple[URL | None, dict[str, str]]:
-    """The proxy that the environment names for this host, and what authorises us there.
-
-    Looked up once: aiohttp's own `trust_env` reads the environment and ~/.netrc for each request.
-    """
-    url = urlsplit(endpoint)
-    host = url.hostname or ""
-    found = getproxies().get(url.scheme) or getproxies().get("all")
-    if not found or host in _LOOPBACK or proxy_bypass(host):
-        return None, {}
-    proxy = urlsplit(found if "://" in found else f"http://{found}")
-    headers = {}
-    if proxy.username:
-        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
-        headers["Proxy-Authorization"] = f"Basic {b64encode(login).decode()}"
-    bare = proxy._replace(netloc=proxy.netloc.rpartition("@")[2])
-    return URL(urlunsplit(bare)), headers

@@ -121,6 +121,8 @@ class Tokens:
         credentials.refresh(Request())
         headers: dict[str, str] = {}
         credentials.apply(headers)
+        if not all(value.isascii() and value.isprintable() for value in headers.values()):
+            raise ValueError("their token has characters that no header can carry")
         lifetime = self._lifetime(credentials.expiry)
         now = self._system.boot()
         return _Grant(headers, now + lifetime - min(EARLY, lifetime / 2), now + lifetime - LAST)

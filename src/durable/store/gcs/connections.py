@@ -1,0 +1,237 @@
+"""Connections of one event loop to one place, and requests on them.
+
+aiohttp opens them: it finds the host, tries its addresses, greets with TLS, goes through proxies.
+What goes over them is written here, because that takes half the CPU time of aiohttp's session, and
+because the session sends some requests twice unasked (docs/decisions/0026).
+"""
+
+from __future__ import annotations
+
+import asyncio  # noqa: TID251  # what aiohttp opens is asyncio's
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from durable.store.gcs.responses import BadResponse, Response, ResponseReader
+
+CONNECTIONS = 128  # of one event loop; at 30 ms more of them would not make one core faster
+IDLE_SECONDS = 60.0  # a connection is kept; GCS closes its side later, and a renewal is due sooner
+PART_BYTES = 256 * 1024  # of a large body, between which the event loop runs
+
+
+class Opened(Protocol):
+    """A connection as aiohttp gives it."""
+
+    @property
+    def transport(self) -> asyncio.Transport | None: ...
+
+    def close(self) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """One that is open; it carries one request at a time.
+
+    Args:
+        loop: the one that runs.
+        opened: by aiohttp.
+        transport: of it; this becomes its protocol, in place of aiohttp's own.
+        lost: is told when it has ended.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        opened: Opened,
+        transport: asyncio.Transport,
+        lost: Callable[[Connection], object],
+    ) -> None:
+        self._loop = loop
+        self._opened = opened
+        self._transport = transport
+        self._lost = lost
+        self._reader = ResponseReader()
+        self._sent = True  # the whole request
+        # While a request is under way, and while the transport has enough to send.
+        self._outcome: asyncio.Future[Response | Exception] | None = None
+        self._room: asyncio.Future[None] | None = None
+        transport.set_protocol(self)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it can carry another request."""
+        transport = self._transport
+        return self._sent and not transport.is_closing() and not transport.get_write_buffer_size()
+
+    async def ask(self, head: bytes, body: bytes, deadline: float) -> Response:
+        """Send a request and wait for its response, until `deadline` on the loop's clock.
+
+        If it raises, the connection is of no more use.
+
+        Raises:
+            TimeoutError: the response is not whole by then.
+            OSError: the connection ended.
+            BadResponse: what came is no response.
+        """
+        self._reader = ResponseReader()
+        outcome: asyncio.Future[Response | Exception] = self._loop.create_future()
+        self._outcome = outcome
+        timer = self._loop.call_at(deadline, self._end, TimeoutError("no answer in time"))
+        try:
+            if len(body) <= PART_BYTES:
+                self._transport.write(head + body)
+            else:
+                await self._send_parts(head, body, outcome)
+            ended = await outcome
+            if isinstance(ended, Exception):
+                raise ended
+            return ended
+        finally:
+            timer.cancel()
+            self._outcome = None
+
+    def close(self) -> None:
+        """End it at once, without TLS's farewells; a request under way fails."""
+        self._transport.abort()
+        self._opened.close()
+
+    # -- as the transport's protocol ---------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._outcome is None or self._outcome.done():
+            self.close()  # nothing was asked for
+            return
+        try:
+            response = self._reader.feed(data)
+        except BadResponse as e:
+            self._end(e)
+        else:
+            if response is not None:
+                self._end(response)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(self._reader.end() or error or _nothing_came())
+        self._opened.close()
+        self._lost(self)
+
+    def pause_writing(self) -> None:
+        self._room = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)
+
+    async def _send_parts(
+        self, head: bytes, body: bytes, outcome: asyncio.Future[Response | Exception]
+    ) -> None:
+        """Send it bit by bit, until all is sent or an answer is there."""
+        self._sent = False
+        self._transport.write(head)
+        view = memoryview(body)
+        for at in range(0, len(body), PART_BYTES):
+            self._transport.write(view[at : at + PART_BYTES])
+            await (self._room or asyncio.sleep(0))
+            if outcome.done():
+                return
+        self._sent = True
+
+    def _end(self, outcome: Response | Exception) -> None:
+        if self._outcome is not None and not self._outcome.done():
+            self._outcome.set_result(outcome)
+            self.resume_writing()
+
+
+class Connections:
+    """Those that one event loop has to one place.
+
+    Args:
+        loop: the one that runs.
+        opening: opens one more.
+        idle: seconds for which one that nobody uses is kept.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        opening: Callable[[], Awaitable[Opened]],
+        idle: float = IDLE_SECONDS,
+    ) -> None:
+        self._loop = loop
+        self._opening = opening
+        self._idle_seconds = idle
+        self._turns = asyncio.Semaphore(CONNECTIONS)
+        self._open: set[Connection] = set()
+        self._idle: dict[Connection, float] = {}  # since when; who was used last is used next
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def ask(self, head: bytes, body: bytes, seconds: float) -> Response:
+        """Send a request on a connection that is free, or on a new one.
+
+        Waiting for the connection is no part of the request's time.
+
+        Raises:
+            TimeoutError: there was no whole response in that time.
+            OSError, aiohttp.ClientError: there was no connection, or it ended.
+            BadResponse: what came is no response.
+        """
+        async with self._turns:
+            deadline = self._loop.time() + seconds
+            connection = self._take() or await self._open_one()
+            reusable = False
+            try:
+                response = await connection.ask(head, body, deadline)
+                reusable = response.reusable
+            finally:
+                if reusable and connection.is_free:
+                    self._keep(connection)
+                else:
+                    connection.close()
+            return response
+
+    def close(self) -> None:
+        """End all of them; requests under way fail."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for connection in tuple(self._open):
+            connection.close()
+
+    async def _open_one(self) -> Connection:
+        opened = await self._opening()
+        transport = opened.transport
+        if transport is None:
+            opened.close()
+            raise _nothing_came()
+        connection = Connection(self._loop, opened, transport, self._forget)
+        self._open.add(connection)
+        return connection
+
+    def _take(self) -> Connection | None:
+        while self._idle:
+            connection, since = self._idle.popitem()
+            if connection.is_free and self._loop.time() - since < self._idle_seconds:
+                return connection
+            connection.close()  # the event loop has not noticed yet
+        return None
+
+    def _keep(self, connection: Connection) -> None:
+        self._idle[connection] = self._loop.time()
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(self._idle_seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close those that nobody has used for a while."""
+        self._sweeping = None
+        now = self._loop.time()
+        for connection, since in list(self._idle.items()):
+            if now - since < self._idle_seconds:
+                self._sweeping = self._loop.call_at(since + self._idle_seconds, self._sweep)
+                break
+            del self._idle[connection]
+            connection.close()
+
+    def _forget(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        self._idle.pop(connection, None)
+
+
+def _nothing_came() -> ConnectionResetError:
+    return ConnectionResetError("the connection ended before the answer was there")

@@ -1,0 +1,33 @@
+"""The proxy that the environment names for a host."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Proxy(NamedTuple):
+    """Where it is, and the headers that authorise us there."""
+
+    url: str
+    headers: dict[str, str]
+
+
+def proxy_for(endpoint: str) -> Proxy | None:
+    """The one on the way to `endpoint`; None if requests go there directly."""
+    url = urlsplit(endpoint)
+    host = url.hostname or ""
+    found = getproxies().get(url.scheme) or getproxies().get("all")
+    if not found or host in _LOOPBACK or proxy_bypass(host):
+        return None
+    proxy = urlsplit(found if "://" in found else f"http://{found}")
+    headers = {}
+    if proxy.username:
+        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+        headers["Proxy-Authorization"] = f"Basic {b64encode(login).decode()}"
+    bare = proxy._replace(netloc=proxy.netloc.rpartition("@")[2])
+    return Proxy(urlunsplit(bare), headers)
