@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
+import anyio.lowlevel
 import pytest
 from yarl import URL
 
@@ -231,7 +232,7 @@ def test_a_connection_that_ended_is_not_used_again() -> None:
             for number in range(3):
                 assert (await connections.ask(ASK, b"", 5)).body == b"ok"
                 while connections._open:  # each look is a turn of the event loop
-                    await asyncio.sleep(0)
+                    await anyio.lowlevel.checkpoint()
                 assert peer.accepted == number + 1
 
     asyncio.run(main())
@@ -255,7 +256,7 @@ def test_what_nobody_asked_for_ends_the_connection() -> None:
             idle.set()
             await peer.ended.acquire()
             while connections._open:
-                await asyncio.sleep(0)
+                await anyio.lowlevel.checkpoint()
             assert (await connections.ask(ASK, b"", 5)).body == b"ok"
             assert peer.accepted == 2
 

@@ -71,7 +71,6 @@ class Connection(asyncio.Protocol):
             OSError: the connection ended.
             BadResponse: what came is no response.
         """
-        self._reader = ResponseReader()
         outcome: asyncio.Future[Response | Exception] = self._loop.create_future()
         self._outcome = outcome
         timer = self._loop.call_at(deadline, self._end, TimeoutError("no answer in time"))
@@ -87,6 +86,7 @@ class Connection(asyncio.Protocol):
         finally:
             timer.cancel()
             self._outcome = None
+            self._reader = ResponseReader()  # the body of a page is not kept with the connection
 
     def close(self) -> None:
         """End it at once, without TLS's farewells; a request under way fails."""
