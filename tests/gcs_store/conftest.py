@@ -11,6 +11,7 @@ from durable.store import Store
 from durable.store.gcs import GcsBackend, Place
 from durable.store.memory import Bucket
 from durable.testing.gcs import Handle, Service, serving
+from tests.gcs_store.certificates import Certificates, make
 
 BUCKET = "some-bucket"
 
@@ -53,3 +54,9 @@ async def backend(place: Place, anyio_backend: str) -> AsyncIterator[GcsBackend]
 @pytest.fixture
 def store(backend: GcsBackend) -> Store:
     return Store(backend)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Made for this run of the tests."""
+    return make(tmp_path_factory.mktemp("certificates"))

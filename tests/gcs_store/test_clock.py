@@ -60,7 +60,8 @@ def test_a_second_answer_of_the_same_second_changes_nothing(boot: Boot) -> None:
     """Neither does a header that is no date, or none."""
     boot.clock.saw_date(DATE.format(1), 101.0)
     boot.now = 101.9
-    for date in (DATE.format(1), "yesterday", None):
+    far = "Mon, 30 Nov 2026 17:00:00 +99999999999999"
+    for date in (DATE.format(1), "yesterday", far, None):
         boot.clock.saw_date(date, 101.9)
 
     assert boot.clock.now() == pytest.approx(NOON + 1.9, abs=0.001)

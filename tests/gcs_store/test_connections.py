@@ -3,96 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import tracemalloc
+from contextlib import suppress
 
-import aiohttp
 import anyio.lowlevel
 import pytest
-from yarl import URL
 
-from durable.store.gcs.connections import PART_BYTES, Connections
+from durable.store.gcs.connections import CONNECTIONS, PART_BYTES
 from durable.store.gcs.responses import BadResponse
+from tests.gcs_store.certificates import Certificates
+from tests.gcs_store.peers import Line, Slow, talking
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 ASK = b"GET / HTTP/1.1\r\n\r\n"
 LARGE = bytes(64 * PART_BYTES)  # more than all buffers on the way take
-
-Talk = Callable[["Line"], Awaitable[None]]
-
-
-class Line:
-    """One connection, as the server has it; the `number`-th of them."""
-
-    def __init__(
-        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self.number = number
-        self.reader = reader
-        self._writer = writer
-
-    async def hear(self) -> bytes:
-        """The head of a request; b"" when the client has closed."""
-        try:
-            return await self.reader.readuntil(b"\r\n\r\n")
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return b""
-
-    async def hear_out(self) -> None:
-        """Read until the client closes."""
-        with suppress(ConnectionError):
-            while await self.reader.read(PART_BYTES):
-                pass
-
-    def say(self, data: bytes) -> None:
-        self._writer.write(data)
-
-
-class Peer:
-    """A server whose `talk` is carried out on each of its connections, which then ends.
-
-    Attributes:
-        accepted: how many connections there were.
-        ended: is released by each that is over.
-    """
-
-    def __init__(self, talk: Talk) -> None:
-        self.accepted = 0
-        self.ended = asyncio.Semaphore(0)
-        self.lines: list[asyncio.Task[None]] = []
-        self._talk = talk
-
-    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
-        line = Line(self.accepted, reader, writer)
-        self.lines.append(asyncio.create_task(self._carry(line, writer)))
-
-    async def _carry(self, line: Line, writer: asyncio.StreamWriter) -> None:
-        await self._talk(line)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        self.ended.release()
-
-
-@asynccontextmanager
-async def talking(talk: Talk, idle: float = 60.0) -> AsyncIterator[tuple[Peer, Connections]]:
-    """A server, and connections to it."""
-    peer = Peer(talk)
-    server = await asyncio.start_server(peer.accept, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    loop = asyncio.get_running_loop()
-    connector = aiohttp.TCPConnector(limit=0)
-    request = aiohttp.ClientRequest("GET", URL(f"http://127.0.0.1:{port}"), loop=loop)
-    timeout = aiohttp.ClientTimeout(total=None, connect=5)
-    connections = Connections(loop, lambda: connector.connect(request, [], timeout), idle)
-    try:
-        yield peer, connections
-    finally:
-        connections.close()
-        await connector.close()
-        server.close()
-        await asyncio.gather(*peer.lines)
 
 
 async def _echo(line: Line) -> None:
@@ -197,9 +121,14 @@ def test_a_cancelled_request_ends_its_connection() -> None:
     asyncio.run(main())
 
 
+@pytest.fixture(params=["plain", "tls"])
+def tls(request: pytest.FixtureRequest, certificates: Certificates) -> Certificates | None:
+    return certificates if request.param == "tls" else None
+
+
 @pytest.mark.parametrize("body", [b"", LARGE], ids=["waiting", "sending"])
-def test_closing_ends_what_is_under_way(body: bytes) -> None:
-    """Both who waits for an answer and who is still sending."""
+def test_closing_ends_what_is_under_way(body: bytes, tls: Certificates | None) -> None:
+    """Both who waits for an answer and who is still sending; later requests fail at once."""
     asked, closed = asyncio.Event(), asyncio.Event()
 
     async def talk(line: Line) -> None:
@@ -209,13 +138,78 @@ def test_closing_ends_what_is_under_way(body: bytes) -> None:
         await line.hear_out()
 
     async def main() -> None:
-        async with talking(talk) as (_, connections):
+        async with talking(talk, tls=tls) as (peer, connections):
             request = asyncio.create_task(connections.ask(ASK, body, 5))
             await asked.wait()
             connections.close()
-            with pytest.raises(ConnectionResetError, match="before the answer was there"):
-                await request
             closed.set()
+            for again in (request, connections.ask(ASK, b"", 5)):
+                with pytest.raises(ConnectionResetError, match="before the answer was there"):
+                    await again
+            assert peer.accepted == 1
+
+    asyncio.run(main())
+
+
+def test_closing_ends_those_that_wait_for_a_turn() -> None:
+    """They do not connect afterwards."""
+    accepted = asyncio.Semaphore(0)
+
+    async def talk(line: Line) -> None:
+        accepted.release()
+        await line.hear_out()
+
+    async def main() -> None:
+        async with talking(talk) as (peer, connections):
+            requests = [
+                asyncio.create_task(connections.ask(ASK, b"", 5)) for _ in range(CONNECTIONS + 20)
+            ]
+            for _ in range(CONNECTIONS):
+                await accepted.acquire()
+            connections.close()
+            ended = await asyncio.gather(*requests, return_exceptions=True)
+            assert {type(error) for error in ended} == {ConnectionResetError}
+            assert peer.accepted == CONNECTIONS
+
+    asyncio.run(main())
+
+
+def test_closing_cancels_nobody_who_waits_for_the_host() -> None:
+    """Aiohttp cancels its own search; who waits for it gets an error of the connection."""
+    resolver = Slow()
+
+    async def main() -> None:
+        async with talking(_echo, resolver=resolver) as (_, connections):
+            request = asyncio.create_task(connections.ask(ASK, b"", 5))
+            await resolver.asked.wait()
+        with pytest.raises(ConnectionResetError):
+            await request
+
+    asyncio.run(main())
+
+
+def test_who_is_cancelled_while_the_host_is_found_is_cancelled() -> None:
+    """Whether the connections are closed as well or not."""
+    resolver = Slow()
+
+    async def main() -> None:
+        async with talking(_echo, resolver=resolver) as (_, connections):
+            request = asyncio.create_task(connections.ask(ASK, b"", 5))
+            await resolver.asked.wait()
+            request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+
+    asyncio.run(main())
+
+
+def test_a_host_that_is_not_found_in_time() -> None:
+    """The error says that there was no connection."""
+
+    async def main() -> None:
+        async with talking(_echo, resolver=Slow(), connect=0.01) as (_, connections):
+            with pytest.raises(TimeoutError, match="no connection in time"):
+                await connections.ask(ASK, b"", 5)
 
     asyncio.run(main())
 
@@ -282,8 +276,32 @@ def test_a_request_is_sent_once() -> None:
     assert heard == [ASK, ASK]
 
 
+@pytest.mark.parametrize("size", [100_000, len(LARGE)])
+def test_after_a_refused_upload_a_connection_is_not_used_again(
+    size: int, tls: Certificates | None
+) -> None:
+    """How much of it still waits in the socket cannot be told through TLS."""
+    seen = asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        await line.hear()
+        line.say(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+        await seen.wait()
+        await line.hear_out()
+
+    async def main() -> None:
+        async with talking(talk, tls=tls) as (peer, connections):
+            for number in (1, 2):
+                assert (await connections.ask(ASK, bytes(size), 5)).status == 503
+                assert peer.accepted == number
+            seen.set()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
-    ("saying", "error"), [(OK[:-1], ConnectionResetError), (b"who are you?\r\n\r\n", BadResponse)]
+    ("saying", "error"),
+    [(OK[:-1], ConnectionResetError), (OK[:7], ConnectionResetError), (b"who?\r\n", BadResponse)],
 )
 def test_half_an_answer_is_none(saying: bytes, error: type[Exception]) -> None:
     """Nor is what is no HTTP."""
@@ -298,6 +316,85 @@ def test_half_an_answer_is_none(saying: bytes, error: type[Exception]) -> None:
                 await connections.ask(ASK, b"", 5)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("saying", [b"SSH-2.0-OpenSSH_9.2p1\r\n", b"220 mail\r\n", b"\x15\x03\x03"])
+def test_another_protocol_is_noticed_at_once(saying: bytes) -> None:
+    """The server waits for us to go on."""
+
+    async def talk(line: Line) -> None:
+        line.say(saying)
+        await line.hear_out()
+
+    async def main() -> None:
+        async with talking(talk) as (_, connections):
+            with pytest.raises((BadResponse, ConnectionResetError)):
+                await connections.ask(ASK, b"", 60)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+def test_a_body_ends_with_a_connection_that_ends_well(*, breaks: bool) -> None:
+    """Not with one that was reset: some of it may be missing (RFC 9112, section 8)."""
+    there = asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        await line.hear()
+        line.say(b"HTTP/1.1 200 OK\r\n\r\nhalf of the bo")
+        if breaks:
+            await there.wait()
+            line.break_off()
+
+    async def main() -> None:
+        async with talking(talk) as (_, connections):
+            request = asyncio.create_task(connections.ask(ASK, b"", 5))
+            while not request.done():
+                await anyio.lowlevel.checkpoint()
+                for connection in connections._open:
+                    if connection._reader._head is not None:
+                        there.set()
+            if breaks:
+                with pytest.raises(ConnectionResetError):
+                    await request
+            else:
+                assert (await request).body == b"half of the bo"
+
+    asyncio.run(main())
+
+
+def test_nothing_of_a_large_body_is_kept() -> None:
+    """Neither of one that came, with the idle connection, nor of one that could not be sent."""
+
+    async def talk(line: Line) -> None:
+        while await line.hear():
+            line.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
+            line.say(LARGE)
+
+    async def refuse(line: Line) -> None:
+        await line.hear()
+
+    async def traced() -> int:
+        await anyio.lowlevel.checkpoint()  # the event loop itself holds what woke us in this turn
+        return tracemalloc.get_traced_memory()[0]
+
+    async def kept() -> int:
+        before = await traced()
+        async with talking(talk) as (_, connections):
+            size = len((await connections.ask(ASK, b"", 5)).body)
+            idle = await traced()
+        async with talking(refuse) as (_, connections):
+            with suppress(ConnectionError):
+                await connections.ask(ASK, bytes(size), 5)
+            failed = await traced()
+        assert size == len(LARGE)
+        return max(idle, failed) - before
+
+    tracemalloc.start()
+    try:
+        assert asyncio.run(kept()) < len(LARGE) // 2
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_idle_connection_is_closed_after_a_while() -> None:

@@ -83,12 +83,55 @@ def test_an_emulator_is_spoken_to_anonymously(
     assert (place.endpoint, place.anonymous) == (endpoint, given != "")
 
 
-def test_an_emulator_without_a_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the variable."""
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://")
+@pytest.mark.parametrize(
+    "given",
+    [
+        "http://",
+        "unix://x/y",
+        "ftp://gcs.test",
+        "http://gcs.test:port",
+        "http://gcs.test:99999",
+        "http://[::1",
+        "http://gcs.test/my base",
+        "http://gcs.test/%7Ebase",
+        "http://gcs.test?x=1",
+        "http://gcs.test#x",
+        "http://b\u00fccher.test",
+        "http://gcs.test/\r\nX: y",
+        "http://user:secret@gcs.test",
+    ],
+)
+def test_what_is_no_emulator_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the variable, and shows what it says unless that may be a secret."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", given)
 
-    with pytest.raises(UsageError, match="STORAGE_EMULATOR_HOST"):
+    with pytest.raises(UsageError, match="STORAGE_EMULATOR_HOST") as caught:
         open_store("gs://abc")
+
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given", ["http://[::1]:9000", "HTTP://gcs.test:80", "https://gcs.test/a/b", "127.0.0.1:1"]
+)
+def test_what_is_an_emulator(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a port, a path, an address, in capitals."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", given)
+
+    assert Place.parse("abc").endpoint.endswith(given)
+
+
+@pytest.mark.parametrize("given", ["socks5://proxy.test:1080", "http://user:secret@proxy.test:x"])
+def test_what_is_no_proxy_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is sent; the password in it is not shown."""
+    monkeypatch.setenv("https_proxy", given)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+
+    with pytest.raises(UsageError, match="https_proxy") as caught:
+        open_store("gs://abc")
+
+    assert "secret" not in str(caught.value)
 
 
 def test_names_are_quoted_whole() -> None:

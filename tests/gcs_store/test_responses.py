@@ -35,6 +35,10 @@ WHOLE = {
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nab",
         Response(200, None, b"ab", reusable=False),
     ),
+    "with a space too many": (  # RFC 9112, 5.1: who passes it on takes it out
+        b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nab",
+        Response(200, None, b"ab", reusable=True),
+    ),
     "no content": (
         b"HTTP/1.1 204 No Content\r\nContent-Length: 7\r\n\r\n",
         Response(204, None, b"", reusable=True),
@@ -118,6 +122,10 @@ def test_a_response_that_is_cut_off_is_none(kind: str) -> None:
     "data",
     [
         b"no HTTP here\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2p1\r\n",
+        b"\x15\x03\x03",
+        b"\n",
+        b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
         b"HTTP/2 200\r\n\r\n",
         b"HTTP/1.1 2000 OK\r\n\r\n",
         b"HTTP/1.1 600 Odd\r\n\r\n",

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
-
-import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from durable.testing.gcs import Handle
 from tests.commands import environment
+from tests.gcs_store.certificates import FAR, Certificates
 from tests.gcs_store.conftest import BUCKET
-
-FAR = "gcs.test"  # a name that only the proxy knows
 
 CLIENT = """if True:
     import os, sys
@@ -53,45 +43,6 @@ CLIENT = """if True:
 
     anyio.run(main)
 """
-
-
-class Certificates(NamedTuple):
-    """Files: who vouches, and the server's own chain with its key."""
-
-    authority: Path
-    server: Path
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Made for this run of the tests, for this machine and for `FAR`."""
-    folder = tmp_path_factory.mktemp("certificates")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "durable's tests")])
-    now = dt.datetime.now(dt.UTC)
-    names = [x509.DNSName("localhost"), x509.DNSName(FAR)]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    public = certificate.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    authority, server = folder / "authority.pem", folder / "server.pem"
-    authority.write_bytes(public)
-    server.write_bytes(private + public)
-    return Certificates(authority, server)
 
 
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -145,14 +96,12 @@ async def _join(
 @contextmanager
 def _tls_front(server: Handle, certificates: Certificates) -> Iterator[int]:
     """The strict server behind TLS."""
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificates.server)
     behind = urlsplit(server.url)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _join(reader, writer, str(behind.hostname), int(behind.port or 0))
 
-    with _listening(accept, tls) as port:
+    with _listening(accept, certificates.for_server()) as port:
         yield port
 
 

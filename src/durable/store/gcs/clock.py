@@ -58,7 +58,7 @@ class StoreClock:
         self._last_date = date
         try:
             self.saw(parsedate_to_datetime(date).timestamp(), received)
-        except ValueError:
+        except (ValueError, OverflowError):
             return  # some proxy's own idea of a date
 
     def saw(self, time: float, received: float) -> None:

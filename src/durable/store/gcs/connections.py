@@ -16,6 +16,7 @@ from durable.store.gcs.responses import BadResponse, Response, ResponseReader
 CONNECTIONS = 128  # of one event loop; at 30 ms more of them would not make one core faster
 IDLE_SECONDS = 60.0  # a connection is kept; GCS closes its side later, and a renewal is due sooner
 PART_BYTES = 256 * 1024  # of a large body, between which the event loop runs
+SURE_BYTES = 16 * 1024  # of a body that no socket keeps waiting
 
 
 class Opened(Protocol):
@@ -49,7 +50,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._lost = lost
         self._reader = ResponseReader()
-        self._sent = True  # the whole request
+        self._sent = True  # the whole request, as far as is known
         # While a request is under way, and while the transport has enough to send.
         self._outcome: asyncio.Future[Response | Exception] | None = None
         self._room: asyncio.Future[None] | None = None
@@ -79,17 +80,19 @@ class Connection(asyncio.Protocol):
                 self._transport.write(head + body)
             else:
                 await self._send_parts(head, body, outcome)
-            ended = await outcome
-            if isinstance(ended, Exception):
-                raise ended
-            return ended
+            response = _final(await outcome)
+            if len(body) > SURE_BYTES and response.status >= 300:
+                self._sent = False  # it may have been refused early, and TLS hides what waits
+            return response
         finally:
             timer.cancel()
             self._outcome = None
             self._reader = ResponseReader()  # the body of a page is not kept with the connection
+            del outcome  # else an error and its traceback, with the body, live until collected
 
     def close(self) -> None:
         """End it at once, without TLS's farewells; a request under way fails."""
+        self._end(_nothing_came())
         self._transport.abort()
         self._opened.close()
 
@@ -108,7 +111,9 @@ class Connection(asyncio.Protocol):
                 self._end(response)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(self._reader.end() or error or _nothing_came())
+        if error is not None:
+            error = error.with_traceback(None)  # asyncio's, with our frames and the body in it
+        self._end(error or self._reader.end() or _nothing_came())
         self._opened.close()
         self._lost(self)
 
@@ -162,6 +167,7 @@ class Connections:
         self._open: set[Connection] = set()
         self._idle: dict[Connection, float] = {}  # since when; who was used last is used next
         self._sweeping: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def ask(self, head: bytes, body: bytes, seconds: float) -> Response:
         """Send a request on a connection that is free, or on a new one.
@@ -174,6 +180,8 @@ class Connections:
             BadResponse: what came is no response.
         """
         async with self._turns:
+            if self._closed:
+                raise _nothing_came()
             deadline = self._loop.time() + seconds
             connection = self._take() or await self._open_one()
             reusable = False
@@ -188,14 +196,24 @@ class Connections:
             return response
 
     def close(self) -> None:
-        """End all of them; requests under way fail."""
+        """End all of them for good; requests under way, and those that wait for a turn, fail."""
+        self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
         for connection in tuple(self._open):
             connection.close()
 
     async def _open_one(self) -> Connection:
-        opened = await self._opening()
+        try:
+            opened = await self._opening()
+        except TimeoutError as e:
+            raise TimeoutError("no connection in time") from e
+        except asyncio.CancelledError:
+            # Closing cancels what looks for the host, which is not to cancel who waits for it.
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise _nothing_came() from None
+            raise
         transport = opened.transport
         if transport is None:
             opened.close()
@@ -231,6 +249,15 @@ class Connections:
     def _forget(self, connection: Connection) -> None:
         self._open.discard(connection)
         self._idle.pop(connection, None)
+
+
+def _final(outcome: Response | Exception) -> Response:
+    if isinstance(outcome, Exception):
+        try:
+            raise outcome
+        finally:
+            del outcome  # as above
+    return outcome
 
 
 def _nothing_came() -> ConnectionResetError:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import aiohttp
 import anyio
@@ -93,9 +94,9 @@ class Http(Transport):
         self._by_loop: dict[Any, _Own] = {}
         # Looked up once: aiohttp's own way reads the environment and ~/.netrc for each request.
         self._proxy = proxy_for(place.endpoint)
-        endpoint = URL(place.endpoint)
-        self._lines = [f"Host: {endpoint.with_user(None).raw_authority}", *_HEADERS]
-        self._cut = len(place.endpoint) - len(endpoint.raw_path.rstrip("/"))  # from URLs
+        endpoint = urlsplit(place.endpoint)
+        self._lines = [f"Host: {endpoint.netloc}", *_HEADERS]
+        self._cut = len(f"{endpoint.scheme}://{endpoint.netloc}")  # from URLs
         if self._proxy is not None and endpoint.scheme == "http":  # it sees each request
             self._lines += [f"{name}: {value}" for name, value in self._proxy.headers.items()]
             self._cut = 0
@@ -146,9 +147,7 @@ class Http(Transport):
         head = self._head(request, headers)
         try:
             response = await own.connections.ask(head, body, request.seconds)
-        except (aiohttp.ClientError, OSError, TimeoutError, BadResponse) as e:
-            if self._by_loop.get(loop) is not own:  # it was closed meanwhile
-                raise self._is_closed() from e
+        except (aiohttp.ClientError, OSError, UnicodeError, BadResponse) as e:
             raise silence(self._place, request.what, e) from e
         received = self._system.boot()
         self._clock.saw_date(response.date, received)

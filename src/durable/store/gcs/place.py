@@ -139,10 +139,22 @@ def _emulator() -> str:
     given = os.environ.get(EMULATOR, "").strip()
     if not given:
         return ""
-    host = given if "://" in given else f"http://{given}"
-    if not urlsplit(host).hostname:
+    host = (given if "://" in given else f"http://{given}").rstrip("/")
+    if not is_endpoint(host):
         raise UsageError(
-            f"the environment variable {EMULATOR} names no host: {given!r}",
+            f"the environment variable {EMULATOR} names no host"
+            + ("" if "@" in given else f": {given!r}"),  # a password is not shown
             hint="Write it as http://127.0.0.1:9000, or unset it to use Google Cloud Storage.",
         )
-    return host.rstrip("/")
+    return host
+
+
+def is_endpoint(url: str) -> bool:
+    """Whether requests can be sent there: http or https, a host, maybe a port and a path."""
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or an IPv6 address has no end
+        return False
+    is_plain = url.isascii() and url.isprintable() and not set(url) & set(" @?#%\\")
+    return has_host and is_plain and parts.scheme in ("http", "https")

@@ -7,6 +7,9 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
+from durable.errors import UsageError
+from durable.store.gcs.place import is_endpoint
+
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -18,7 +21,11 @@ class Proxy(NamedTuple):
 
 
 def proxy_for(endpoint: str) -> Proxy | None:
-    """The one on the way to `endpoint`; None if requests go there directly."""
+    """The one on the way to `endpoint`; None if requests go there directly.
+
+    Raises:
+        UsageError: what the environment names cannot be one.
+    """
     url = urlsplit(endpoint)
     host = url.hostname or ""
     found = getproxies().get(url.scheme) or getproxies().get("all")
@@ -29,5 +36,10 @@ def proxy_for(endpoint: str) -> Proxy | None:
     if proxy.username:
         login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
         headers["Proxy-Authorization"] = f"Basic {b64encode(login).decode()}"
-    bare = proxy._replace(netloc=proxy.netloc.rpartition("@")[2])
-    return Proxy(urlunsplit(bare), headers)
+    bare = urlunsplit(proxy._replace(netloc=proxy.netloc.rpartition("@")[2]))
+    if not is_endpoint(bare):
+        raise UsageError(
+            f"the environment names a proxy for {url.scheme} that requests cannot go through",
+            hint=f"Write {url.scheme}_proxy as http://host:port, or add {host} to no_proxy.",
+        )
+    return Proxy(bare, headers)

@@ -17,9 +17,10 @@ _DIGITS_MAX = 15  # of a length
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?![^ \r])")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 _FIELDS = re.compile(
-    rb"\r\n(content-length|transfer-encoding|connection|date):[ \t]*([^\r\n]*)", re.IGNORECASE
+    rb"\r\n(content-length|transfer-encoding|connection|date)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE
 )
 _BODILESS = frozenset({204, 304})
+_PROTOCOL = b"HTTP/1."
 _LINE = b"\r\n"
 _BLANK = b"\r\n\r\n"
 
@@ -82,15 +83,23 @@ class ResponseReader:
                 return head
             if head.status == 101:
                 raise BadResponse("the server changed the protocol")
+        self._check_beginning()
         if len(self._rest) > HEAD_BYTES_MAX:
             raise BadResponse(f"the head of the response has more than {HEAD_BYTES_MAX:,} bytes")
         return None
+
+    def _check_beginning(self) -> None:
+        """Another protocol is noticed at once, though its greeting never becomes a head."""
+        begun = bytes(self._rest[: len(_PROTOCOL)])
+        line = self._rest.find(b"\n")
+        if not _PROTOCOL.startswith(begun) or (line >= 0 and self._rest[line - 1 : line] != b"\r"):
+            raise _no_http(self._rest)
 
     def _of_length(self, head: _Head, length: int) -> Response | None:
         there = len(self._rest)
         if there < length:
             return None
-        body = bytes(self._rest[:length])
+        body = bytes(self._rest if there == length else self._rest[:length])
         return Response(head.status, head.date, body, head.reusable and there == length)
 
     def _of_chunks(self, head: _Head) -> Response | None:
@@ -124,7 +133,7 @@ class ResponseReader:
 def _parsed(head: bytes) -> _Head:
     said = _STATUS.match(head)
     if said is None:
-        raise BadResponse(f"it begins with {head[:40]!r}")
+        raise _no_http(head)
     found: dict[bytes, bytes] = {}
     for written, value in _FIELDS.findall(head):
         name = written.lower()
@@ -150,6 +159,10 @@ def _parsed(head: bytes) -> _Head:
         chunked,
         said[1] == b"1" and not closes and not ambiguous,
     )
+
+
+def _no_http(received: bytes | bytearray) -> BadResponse:
+    return BadResponse(f"what answers is no HTTP/1.1: {bytes(received[:40])!r}")
 
 
 def _size(line: bytes) -> int:
