@@ -107,6 +107,12 @@ class Contention:
         await anyio.sleep(self._store.system.uniform(0, min(longest, PAUSE_MIN * 2**self._lost)))
 
 
+def until_free(store: Store, stored: Stored) -> float:
+    """Seconds until that object may be changed again where one takes so many writes a second."""
+    pace = store.pace.write
+    return max(0.0, min(pace, stored.updated + pace - store.now()))
+
+
 async def put(
     store: Store, name: str, stored: Stored | None, body: bytes, *, nonce: str
 ) -> Written | Refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -488,7 +489,7 @@ async def test_each_update_renews(world: World) -> None:
 
 
 async def test_writes_are_gathered_to_one_a_second(world: World) -> None:
-    """A hundred callers in ten seconds make ten writes, each returns when its own is written."""
+    """A hundred callers in ten seconds make eight writes, each returns when its own is written."""
     async with world.process() as a:
         mine = await lease(a, ttl=600.0)
         before, waits = world.writes(), []
@@ -502,8 +503,8 @@ async def test_writes_are_gathered_to_one_a_second(world: World) -> None:
                 tasks.start_soon(one, number)
 
         assert mine.state == 100
-        assert world.writes() - before <= 11
-        assert max(waits) <= 1.1
+        assert world.writes() - before == 8
+        assert max(waits) == pytest.approx(1.25)  # a quarter of it is left to others
 
 
 async def test_no_two_writes_within_a_second(world: World) -> None:
@@ -650,7 +651,42 @@ async def test_neither_side_loses_a_write(world: World) -> None:
                 await mine.update_state({"a": count})
                 await mine.change_state(add("mine"))
 
-        assert mine.state == {"a": 20, "mine": 1, "b0": 20, "b1": 20, "b2": 20}
+        state = {"a": 20, "mine": 1, "b0": 20, "b1": 20, "b2": 20}
+        assert (await lease_entry(a)).state == state
+
+
+@pytest.mark.parametrize(("others", "longest"), [(1, 3.0), (4, 40.0)])
+async def test_a_busy_holder_and_others_take_turns(
+    world: World, others: int, longest: float
+) -> None:
+    """An object takes one write a second; a request to stop reaches who reports all the time.
+
+    Nor do others that write all the time shut the holder out.
+    """
+    took: list[float] = []
+
+    async def write(process: Process, number: int) -> None:
+        write_once = partial(process.client.leases.cooperative_write, "job", add(f"b{number}"))
+        took.extend([await seconds(write_once) for _ in range(10)])
+        left.discard(number)
+
+    async with contextlib.AsyncExitStack() as stack:
+        a, *rest = [
+            await stack.enter_async_context(world.process(limited=True)) for _ in range(others + 1)
+        ]
+        mine = await lease(a, ttl=TTL)
+        left, own = set(range(others)), []
+        async with anyio.create_task_group() as tasks:
+            for number, process in enumerate(rest):
+                tasks.start_soon(write, process, number)
+            while left:
+                own.append(await seconds(lambda: mine.change_state(add("a"))))
+
+        state = {"a": len(own), **{f"b{number}": 10 for number in range(others)}}
+        assert (await lease_entry(a)).state == state
+        assert mine.held
+    assert max(own) < 3.0
+    assert max(took) < longest
 
 
 @pytest.mark.parametrize("kind", ["unsent", "reply_lost", "late", "twice", "busy"])

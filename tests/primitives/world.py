@@ -10,10 +10,11 @@ import anyio
 import msgspec
 
 from durable.client import Client
+from durable.errors import StoreUnavailable
 from durable.leases import Lease
 from durable.protocol.primitives import LeaseRecord
 from durable.runtime.identity import Options
-from durable.store import REMOTE_PACE, Store
+from durable.store import REMOTE_PACE, Store, Written
 from durable.store.memory import Bucket, Call, Fault, MemoryBackend, Verb
 from durable.testing.virtual import virtual_bucket, virtual_system
 
@@ -40,6 +41,18 @@ class Process:
         self.fault = lambda call: Fault("unsent")
 
 
+class Limited(MemoryBackend):
+    """One write a second for each object, as in Google's; a lost race comes before that."""
+
+    async def replace(
+        self, name: str, generation: int, body: bytes, meta: dict[str, str], inline: bool
+    ) -> Written | None:
+        there = self.bucket.read(name)
+        if there and there.generation == generation and self.now() < there.updated + 1.0:
+            raise StoreUnavailable("429: too many writes of this object")
+        return await super().replace(name, generation, body, meta, inline)
+
+
 class World:
     """The bucket and the processes around it."""
 
@@ -48,12 +61,15 @@ class World:
         self._seed = 0
 
     @contextlib.asynccontextmanager
-    async def process(self, *, patience: float | None = 30.0) -> AsyncIterator[Process]:
+    async def process(
+        self, *, patience: float | None = 30.0, limited: bool = False
+    ) -> AsyncIterator[Process]:
         self._seed += 1
         process = Process()
         system = virtual_system(self._seed)
         system = msgspec.structs.replace(system, boot=lambda: anyio.current_time() + process.slept)
-        backend = MemoryBackend(self.bucket, faults=process.decide)
+        kind = Limited if limited else MemoryBackend
+        backend = kind(self.bucket, faults=process.decide)
         backend.pace = REMOTE_PACE  # the promised times are those of a bucket
         store = Store(backend, system=system, patience=patience)
         async with Client(store, options=Options(renew_in_thread=False)) as client:

@@ -17,8 +17,9 @@ from durable.protocol.primitives import KEEP, Keep
 class Lease:
     """A lease that this process holds. Made by `client.lease`, `client.hold` and `attach`.
 
-    In a bucket all writes of one lease are gathered to one a second; each call below returns when
-    the write that carries it is acknowledged. Each raises `LeaseLost` once the lease is over.
+    In a bucket all writes of one lease are gathered to one in 1.25 seconds, the last quarter of
+    which is for others; each call below returns when the write that carries it is acknowledged.
+    Each raises `LeaseLost` once the lease is over.
 
     Args:
         upkeep: what renews it and writes.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import anyio
+
 from durable import catalog
 from durable.catalog import Catalog, Contention
 from durable.errors import LeaseTaken, NotFound, UsageError
@@ -15,6 +17,11 @@ from durable.leases.lease import Lease
 from durable.protocol import primitives, records
 from durable.protocol.primitives import KEEP, LEASES, LeaseRecord
 from durable.store import Store, Stored, Written
+
+# When others write into a lease, counted from when it may change again, as parts of the pace of
+# writes: before its holder does so again, and after a holder that had to make way.
+AFTER_HOLDER = (0.0, 0.15)
+AFTER_OTHERS = (0.5, 1.0)
 
 
 class Leases(Catalog[LeaseEntry]):
@@ -71,9 +78,9 @@ class Leases(Catalog[LeaseEntry]):
                     f"lease {key!r} is held by {entry.label} ({entry.holder}), which is alive",
                     hint=f"stop it, or fence it: `durable leases release lease:{key} --force`",
                 )
-            record = primitives.revoked(
-                catalog.decode_record(LeaseRecord, stored), nonce=self._store.system.token()
-            )
+            current = catalog.decode_record(LeaseRecord, stored)
+            await self._turn(stored, current)
+            record = primitives.revoked(current, nonce=self._store.system.token())
             answer = await catalog.put(
                 self._store, name, stored, records.encode(record), nonce=record.nonce
             )
@@ -105,14 +112,15 @@ class Leases(Catalog[LeaseEntry]):
         """
         name = primitives.object_name(LEASES, key)
         contention = Contention(self._store, name)
-        stored = await self._store.read(name)
         while True:
+            stored = await self._store.read(name)
             current = None if stored is None else catalog.decode_record(LeaseRecord, stored)
             state = entries.state_of(current)
             new = fn(state)
             if new is KEEP:
                 return state
             _check_mergeable(key, state, new)
+            await self._turn(stored, current)
             record = self._next(key, stored, current, new)
             answer = await catalog.put(
                 self._store, name, stored, records.encode(record), nonce=record.nonce
@@ -120,7 +128,18 @@ class Leases(Catalog[LeaseEntry]):
             if isinstance(answer, Written):
                 return entries.state_of(record)
             await contention.lost()
-            stored = answer.current
+
+    async def _turn(self, stored: Stored | None, current: LeaseRecord | None) -> None:
+        """Wait until the object may change again, and for whose turn it is.
+
+        A holder that has just written leaves the first moments after that to others. Where others
+        have just written it comes first: it must not lose the lease to them.
+        """
+        if stored is None or not (left := catalog.until_free(self._store, stored)):
+            return
+        begin, end = AFTER_OTHERS if current and current.renewed else AFTER_HOLDER
+        later = self._store.system.uniform(begin, end) * self._store.pace.write
+        await anyio.sleep(left + later)
 
     def _next(
         self, key: str, stored: Stored | None, current: LeaseRecord | None, state: object

@@ -35,6 +35,7 @@ from durable.store import Refused, Store, Stored, Written
 
 _TICKS_PER_PERIOD = 4  # looks at the boot clock, which goes on while the machine sleeps
 _SLEEP_MIN = 0.001  # seconds; a shorter one may not move a clock that floats
+_ROOM = 0.25  # of the pace of writes, left to others after it: else a busy holder shuts them out
 
 
 class Upkeep:
@@ -80,7 +81,7 @@ class Upkeep:
         self._own = bytes(record.state)
         self._renewing = renewing
         self._since = since
-        self._paced = self._system.boot() + store.pace.write
+        self._paced = self._after_own_write()
         self._lock = threading.Lock()
         self._pending: list[Change] = []
         self._tell = caller()
@@ -202,6 +203,7 @@ class Upkeep:
             while not await self._try(write):
                 if self.lost:
                     return
+                await anyio.sleep(max(0.0, min(self._paced, self.deadline) - self._system.boot()))
         finally:
             if not write.written:
                 error = self.gone() if self.over else LeaseLost("its upkeep was cancelled")
@@ -255,7 +257,11 @@ class Upkeep:
         # no longer be applied, its generation is gone.
         write.began = self._system.boot()
         write.composed = self._compose(write.composed.changes)
+        self._paced = self._system.boot() + catalog.until_free(self._store, current)
         return False
+
+    def _after_own_write(self) -> float:
+        return self._system.boot() + (1 + _ROOM) * self._store.pace.write
 
     def _stands(
         self, write: _Write, record: LeaseRecord, generation: int, writers: str, since: float
@@ -270,7 +276,7 @@ class Upkeep:
     def _settled(self, write: _Write) -> None:
         write.written = True
         self.ended = write.composed.end
-        self._paced = self._system.boot() + self._store.pace.write
+        self._paced = self._after_own_write()
         for change in write.composed.changes:
             self._settle(change)
 
