@@ -226,10 +226,29 @@ def test_as_a_program_with_faults() -> None:
         assert time.monotonic() - began >= 0.05
 
 
-@pytest.mark.parametrize("options", [["--faults", '{"kind":"rain"}'], ["--port", "x"]])
+@pytest.mark.parametrize(
+    "options", [["--faults", '{"kind":"rain"}'], ["--port", "x"], ["--port", "65536"]]
+)
 def test_a_program_that_cannot_start(options: list[str]) -> None:
     """Options that make no sense end it with a message."""
-    done = subprocess.run(
+    done = ended(*options)
+    assert done.returncode == 2
+    assert "error: argument" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_program_whose_port_is_taken() -> None:
+    """It says so in one line, and nothing else."""
+    with serving({}) as server:
+        port = _port(server.url)
+        done = ended("--port", str(port))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def ended(*options: str) -> subprocess.CompletedProcess[str]:
+    """The program, which ends by itself."""
+    return subprocess.run(
         [sys.executable, "-m", "durable.testing.gcs", *options],
         capture_output=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
@@ -237,9 +256,6 @@ def test_a_program_that_cannot_start(options: list[str]) -> None:
         check=False,
         timeout=30,
     )
-    assert done.returncode == 2
-    assert "error: argument" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
