@@ -219,6 +219,13 @@ def test_a_part_is_a_multiple_of_1_mib(size: int) -> None:
         assert step(http, maxBytesRewrittenPerCall=size).reason == "invalid"
 
 
+@pytest.mark.parametrize("condition", ["ifGenerationMatch", "ifSourceMetagenerationNotMatch"])
+def test_a_condition_that_is_no_number(condition: str) -> None:
+    """It is refused at once, not when all has been carried over."""
+    with in_parts() as (_, http):
+        assert step(http, None, None, **{condition: "x"}).reason == "invalid"
+
+
 def test_the_conditions_of_the_first_call_hold_in_the_last() -> None:
     """They need not be repeated, and are decided by what is there at the end."""
     with in_parts(2) as (_, http):

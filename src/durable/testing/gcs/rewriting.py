@@ -59,11 +59,12 @@ class Rewrites:
         begun = self._asked(op)
         op.params = {**op.params, **begun.asked}
         most = _most(op)
+        of_source, _ = conditions(op.params, OF_SOURCE), conditions(op.params)  # they are numbers
         with both_locked(op):
             source = op.existing(parameter="sourceGeneration")
             generation, size = source.stored.generation, len(source.stored.body or b"")
             if begun.generation not in (None, generation):
-                conditions(op.params, OF_SOURCE).check(source.numbers)
+                of_source.check(source.numbers)
                 raise _no_such_token()
             done = size if most is None else min(size, begun.done + most)
             answer: dict[str, Any] = {
