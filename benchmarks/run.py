@@ -23,6 +23,7 @@ import queues
 import recovery
 import resume
 import scale
+import server
 import startup
 import steps
 import steps_http
@@ -38,6 +39,7 @@ BENCHMARKS = {
     ("recovery", "sqlite"): recovery.measure,
     ("resume", "sqlite"): resume.measure,  # at a server, too
     ("scale", "sqlite"): scale.measure,  # at a server and in memory
+    ("server", "sqlite"): server.measure,  # of Google's API, alone
     ("startup", "sqlite"): startup.measure,
     ("steps", "sqlite"): steps.measure,
     ("steps", "http"): steps_http.measure,

@@ -69,6 +69,13 @@ def server(latency: int, *, rate_limit: bool = False) -> Iterator[str]:
         latency: of each call, in milliseconds.
         rate_limit: one mutation per second and object, as in Google's.
     """
+    with server_process(latency, rate_limit=rate_limit) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def server_process(latency: int, *, rate_limit: bool = False) -> Iterator[tuple[str, int]]:
+    """The same; its URL and the id of its process."""
     command = [sys.executable, "-m", "durable.testing.gcs", "--latency-ms", str(latency)]
     command += ["--rate-limit"] if rate_limit else []
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
@@ -85,7 +92,7 @@ def server(latency: int, *, rate_limit: bool = False) -> Iterator[str]:
                 headers={"Content-Type": "application/json"},
             )
             urllib.request.urlopen(request).close()
-            yield url
+            yield url, process.pid
         finally:
             process.terminate()
 

@@ -16,6 +16,7 @@ from tests.gcs_server.plain import OBJECTS, Http, object_path
 from tests.gcs_server.targets import RATE_LIMITED, Target, generation_of
 
 WEEK = 7 * 86_400
+VERSIONING = {"versioning": {"enabled": True}}
 
 
 class Clock:
@@ -84,6 +85,8 @@ def test_a_bucket_is_made_and_deleted(clock: Clock) -> None:
         {"name": "fine", "versioning": "yes"},
         {"name": "fine", "softDeletePolicy": {"retentionDurationSeconds": "60"}},
         {"name": "fine", "retentionPolicy": {"retentionPeriod": "0"}},
+        {"name": "fine", "retentionPolicy": {"retentionPeriod": 0.5}},
+        {"name": "fine", "retentionPolicy": {"retentionPeriod": "60"}, **VERSIONING},
         [],
     ],
 )
@@ -340,6 +343,43 @@ def test_a_locked_retention_policy_stays(clock: Clock) -> None:
         assert http.call("PATCH", path, {"retentionPolicy": None}).status == 400
         longer = {"retentionPolicy": {"retentionPeriod": "61"}}
         assert http.call("PATCH", path, longer).status == 200
+
+
+def test_no_versions_where_there_is_retention(clock: Clock) -> None:
+    """Whichever comes second is refused and changes nothing; one may take the other's place."""
+    path, retention = "/storage/v1/b/bucket", {"retentionPolicy": {"retentionPeriod": "60"}}
+    for there, other in ((VERSIONING, retention), (retention, VERSIONING)):
+        with bucket(clock, dict(there)) as http:
+            for refused in (
+                http.call("PATCH", path, other),
+                http.call("PUT", path, {**there, **other}),
+            ):
+                assert (refused.status, refused.reason) == (400, "invalid")
+            found = http.call("GET", path).json()
+            assert found["metageneration"] == "1"
+            assert not other.keys() & found.keys()
+            instead = {**other, **dict.fromkeys(there)}
+            assert http.call("PATCH", path, instead).status == 200
+
+
+@pytest.mark.parametrize("sent", [WEEK, str(WEEK), float(WEEK)])
+def test_int64_is_a_string(clock: Clock, sent: object) -> None:
+    """However it is sent; so is everything else that may be too large for a JavaScript number."""
+    config = {
+        "softDeletePolicy": {"retentionDurationSeconds": sent},
+        "retentionPolicy": {"retentionPeriod": sent},
+    }
+    with bucket(clock, config) as http:
+        made = http.call("POST", "/storage/v1/b", {"name": "new-one", **config}, project="p")
+        patched = http.call("PATCH", "/storage/v1/b/bucket", config)
+        replaced = http.call("PUT", "/storage/v1/b/bucket", config)
+        found = http.call("GET", "/storage/v1/b/bucket")
+        listed = http.call("GET", "/storage/v1/b", project="p").json()["items"]
+    for each in [answer.json() for answer in (made, patched, replaced, found)] + listed:
+        assert each["softDeletePolicy"]["retentionDurationSeconds"] == str(WEEK)
+        assert each["retentionPolicy"]["retentionPeriod"] == str(WEEK)
+        assert isinstance(each["projectNumber"], str)
+        assert isinstance(each["metageneration"], str)
 
 
 def test_requester_pays(clock: Clock) -> None:

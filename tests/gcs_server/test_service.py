@@ -15,12 +15,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import get_args
 
 import anyio
 import pytest
 
 from durable.store.memory import Bucket, MemoryBackend
-from durable.testing.gcs import Service, serve, serving
+from durable.testing.gcs import Fault, Service, control, serve, serving
+from durable.testing.gcs.faults import Kind
 from durable.testing.gcs.fields import parse_fields, select
 from durable.testing.gcs.listing import after_all
 from tests.gcs_server.plain import OBJECTS, UPLOADS, Http, object_path
@@ -226,10 +228,42 @@ def test_as_a_program_with_faults() -> None:
         assert time.monotonic() - began >= 0.05
 
 
-@pytest.mark.parametrize("options", [["--faults", '{"kind":"rain"}'], ["--port", "x"]])
+@pytest.mark.parametrize(
+    "options", [["--faults", '{"kind":"rain"}'], ["--port", "x"], ["--port", "65536"]]
+)
 def test_a_program_that_cannot_start(options: list[str]) -> None:
     """Options that make no sense end it with a message."""
-    done = subprocess.run(
+    done = ended(*options)
+    assert done.returncode == 2
+    assert "error: argument" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_program_whose_port_is_taken() -> None:
+    """It says so in one line, and nothing else."""
+    with serving({}) as server:
+        port = _port(server.url)
+        done = ended("--port", str(port))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_the_reference_names_everything() -> None:
+    """Every kind of fault, every field, every endpoint and every option is described."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "testing.md").read_text()
+    assert control.__doc__ is not None
+    endpoints = re.findall(r"^(\w+) +(/_durable/\w+)", control.__doc__, flags=re.MULTILINE)
+    options = set(re.findall(r"--[a-z][a-z-]+", ended("--help").stdout)) - {"--help"}
+    words = {*get_args(Kind), *Fault.__struct_fields__, *(" ".join(pair) for pair in endpoints)}
+    assert len(endpoints) == 8
+    assert len(options) == 5
+    assert not [word for word in words - {"kind"} if f"`{word}`" not in page]
+    assert not [option for option in options if f"| `{option}" not in page]
+
+
+def ended(*options: str) -> subprocess.CompletedProcess[str]:
+    """The program, which ends by itself."""
+    return subprocess.run(
         [sys.executable, "-m", "durable.testing.gcs", *options],
         capture_output=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
@@ -237,9 +271,6 @@ def test_a_program_that_cannot_start(options: list[str]) -> None:
         check=False,
         timeout=30,
     )
-    assert done.returncode == 2
-    assert "error: argument" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio  # noqa: TID251  (as in durable.testing.gcs.server)
 import gc
+import os
 import signal
+import sys
+from contextlib import AsyncExitStack
 
 import msgspec
 
@@ -15,7 +18,8 @@ from durable.testing.gcs.service import Service
 from durable.testing.gcs.serving import serve
 
 
-def main() -> None:
+def main() -> int:
+    """Serve until SIGINT or SIGTERM; returns the exit code."""
     options = _parser().parse_args()
     # Objects are many and live long: looking through all of them for garbage again and again
     # would make each call dearer the more there are.
@@ -24,16 +28,23 @@ def main() -> None:
     service = Service(
         rate_limit=options.rate_limit, ordered=options.ordered, faults=Faults(*options.faults)
     )
-    asyncio.run(_serve(service, options.port, options.latency_ms / 1000))
+    return asyncio.run(_serve(service, options.port, options.latency_ms / 1000))
 
 
-async def _serve(service: Service, port: int, latency: float) -> None:
+async def _serve(service: Service, port: int, latency: float) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with serve(service, port=port, latency=latency) as url:
+    async with AsyncExitStack() as stack:
+        try:
+            url = await stack.enter_async_context(serve(service, port=port, latency=latency))
+        except OSError as e:
+            why = os.strerror(e.errno or 0)
+            print(f"error: cannot listen on {HOST}:{port}: {why}", file=sys.stderr)
+            return 1
         print(f"listening on {url}", flush=True)
         await stop.wait()
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         description=f"A strict Google Cloud Storage server for tests, on {HOST} only. It starts "
         "without buckets; make them through the API.",
     )
-    parser.add_argument("--port", type=int, default=0, help="0 (default) for any that is free")
+    parser.add_argument("--port", type=_port, default=0, help="0 (default) for any that is free")
     parser.add_argument("--latency-ms", type=float, default=0.0, help="that each call takes")
     parser.add_argument(
         "--rate-limit", action="store_true", help="one mutation per second and object, then 429"
@@ -56,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _port(text: str) -> int:
+    if (number := int(text)) not in range(1 << 16):
+        raise argparse.ArgumentTypeError("a port is a number up to 65535")
+    return number
+
+
 def _faults(text: str) -> list[object]:
     try:
         return list(parse_faults(text.encode()))
@@ -64,4 +81,4 @@ def _faults(text: str) -> list[object]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

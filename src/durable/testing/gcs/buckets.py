@@ -15,6 +15,7 @@ from durable.testing.gcs.resources import Place, Version, retained_until, rfc333
 
 SOFT_DELETE_DEFAULT = 7 * 86_400  # seconds: what GCS gives a new bucket
 _SOFT_DELETE_RANGE = range(7 * 86_400, 90 * 86_400 + 1)
+_INT64 = {"softDeletePolicy": "retentionDurationSeconds", "retentionPolicy": "retentionPeriod"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 
 DELETE = "storage.objects.delete"
@@ -31,7 +32,7 @@ class SoftDeletePolicy(msgspec.Struct, rename="camel"):
 
 
 class RetentionPolicy(msgspec.Struct, rename="camel"):
-    retention_period: float
+    retention_period: int
     is_locked: bool = False
 
 
@@ -95,7 +96,7 @@ class BucketState:
             new = rules.retention_policy
             if new is None or new.retention_period < locked.retention_period:
                 raise invalid("A locked retention policy cannot be removed or made shorter.")
-        self.config, self.rules = config, rules
+        self.config, self.rules = _with_int64(config), rules
         self.generations.versioning = rules.versioning.enabled
         self.generations.soft_delete = rules.soft_delete_policy.retention_duration_seconds
         self.metageneration += 1
@@ -193,4 +194,17 @@ def _rules(config: Config) -> Rules:
         raise invalid("Soft delete retention is 0 or between 7 and 90 days.")
     if rules.retention_policy is not None and rules.retention_policy.retention_period <= 0:
         raise invalid("Retention policy retention period must be positive.")
+    # https://docs.cloud.google.com/storage/docs/object-versioning
+    if rules.retention_policy is not None and rules.versioning.enabled:
+        raise invalid("A bucket cannot have both a retention policy and Object Versioning.")
     return rules
+
+
+def _with_int64(config: Config) -> Config:
+    """The same with int64 values as JSON has them at GCS: strings, however they were sent."""
+    shown = dict(config)
+    for part, name in _INT64.items():
+        if name in (config.get(part) or {}):
+            number = msgspec.convert(config[part][name], int, strict=False)
+            shown[part] = {**config[part], name: str(number)}
+    return shown

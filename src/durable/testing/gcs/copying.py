@@ -1,6 +1,9 @@
-"""The verbs that make an object out of others: copy, rewrite, compose, move."""
+"""The verbs that make an object out of others: copy, compose, move; rewrite is built on copy."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -9,7 +12,7 @@ from durable.testing.gcs.limits import check_name
 from durable.testing.gcs.objects import demand, new_metadata, new_settings
 from durable.testing.gcs.operations import Operation
 from durable.testing.gcs.refusals import condition_not_met, invalid, no_object, not_implemented
-from durable.testing.gcs.resources import ObjectBody, Version, object_resource, parse_body
+from durable.testing.gcs.resources import ObjectBody, Version, parse_body
 from durable.testing.gcs.wire import Response
 
 COMPOSE_SOURCES_MAX = 32
@@ -33,22 +36,11 @@ class _Compose(msgspec.Struct, rename="camel"):
 
 def copy(op: Operation) -> Response:
     """A new object with the content of another, and its metadata unless some are sent."""
-    return op.answer(_copied(op), op.target_bucket)
-
-
-def rewrite(op: Operation) -> Response:
-    """As copy; done in one call, however large it is."""
-    copied = _copied(op)
-    size = str(len(copied.stored.body or b""))
-    return op.answer_json(
-        {
-            "kind": "storage#rewriteResponse",
-            "totalBytesRewritten": size,
-            "objectSize": size,
-            "done": True,
-            "resource": object_resource(op.target_bucket.place(op.base), copied),
-        }
-    )
+    check_name(op.target)
+    sent = parse_body(op.request.body)
+    with both_locked(op):
+        copied = duplicate(op, sent)
+    return op.answer(copied, op.target_bucket)
 
 
 def compose(op: Operation) -> Response:
@@ -90,36 +82,45 @@ def move(op: Operation) -> Response:
         if op.target == op.name:
             raise invalid("An object cannot be moved to itself.")
         demand(op, op.target, conditions(op.params), op.name)
-        moved = _duplicate(op, source)
+        moved = _as_it_is(op, source)
         bucket.generations.remove(source, op.now, for_good=False)
     return op.answer(moved)
 
 
-def _copied(op: Operation) -> Version:
-    check_name(op.target)
-    sent = parse_body(op.request.body)
-    # Always in the same order, so that copies to and fro cannot wait for each other.
+@contextmanager
+def both_locked(op: Operation) -> Iterator[None]:
+    """Both buckets of a copy, always in one order: copies to and fro cannot block each other."""
     first, second = sorted((op.bucket, op.target_bucket), key=lambda bucket: bucket.name)
     with first.table.lock, second.table.lock:
-        source = op.existing(parameter="sourceGeneration")
-        conditions(op.params, OF_SOURCE).check(source.numbers)
-        demand(op, op.target, conditions(op.params))
-        if sent == ObjectBody():
-            return _duplicate(op, source)
-        content_type = str(
-            source.attributes.settings.get("contentType", "application/octet-stream")
-        )
-        return op.target_bucket.generations.put(
-            op.target,
-            source.stored.body or b"",
-            new_metadata(sent),
-            new_settings(op, sent, content_type),
-            op.now,
-            components=source.attributes.components,
-        )
+        yield
 
 
-def _duplicate(op: Operation, source: Version) -> Version:
+def duplicate(op: Operation, sent: ObjectBody) -> Version:
+    """The new object of a copy, with both buckets locked.
+
+    Args:
+        sent: the resource that came with it; unless it is empty nothing but the content is copied.
+
+    Raises:
+        Refusal: 404, there is no source; what `demand` raises.
+    """
+    source = op.existing(parameter="sourceGeneration")
+    conditions(op.params, OF_SOURCE).check(source.numbers)
+    demand(op, op.target, conditions(op.params))
+    if sent == ObjectBody():
+        return _as_it_is(op, source)
+    content_type = str(source.attributes.settings.get("contentType", "application/octet-stream"))
+    return op.target_bucket.generations.put(
+        op.target,
+        source.stored.body or b"",
+        new_metadata(sent),
+        new_settings(op, sent, content_type),
+        op.now,
+        components=source.attributes.components,
+    )
+
+
+def _as_it_is(op: Operation, source: Version) -> Version:
     """The source under its new name, with all it has but holds."""
     holds = ("temporaryHold", "eventBasedHold")
     settings = {k: v for k, v in source.attributes.settings.items() if k not in holds}

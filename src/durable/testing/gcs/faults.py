@@ -1,8 +1,8 @@
 """Faults on demand: which calls suffer, and what.
 
 A `Fault` names the calls it is for by verb, name, number and time. Those that only change the
-circumstances (`delayed`, `skewed`, `short_page`) add up; of the others the first that fits
-decides what becomes of the call.
+circumstances (`delayed`, `skewed`, `short_page`, `short_rewrite`) add up; of the others the first
+that fits decides what becomes of the call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from durable.store.memory import PAGE_SIZE
 from durable.system import System
 
 Kind = Literal[
@@ -31,8 +30,9 @@ Kind = Literal[
     "delayed",
     "skewed",
     "short_page",
+    "short_rewrite",
 ]
-_CIRCUMSTANCES = frozenset({"delayed", "skewed", "short_page"})
+_CIRCUMSTANCES = frozenset({"delayed", "skewed", "short_page", "short_rewrite"})
 _MUTATIONS = frozenset(
     {"insert", "resumable.put", "patch", "update", "delete"}
     | {"copy", "rewrite", "compose", "move", "restore"}
@@ -60,6 +60,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         skewed: who answers has a clock that is `seconds` ahead (behind if negative): `Date` and,
             of a write, `updated`.
         short_page: a list gives at most `size` items, even 0, and a token if there is more.
+        short_rewrite: a rewrite carries over at most `size` bytes, even 0, and answers with a
+            token if there are more.
 
     Which calls:
         verb: of the API, e.g. "insert", "delete", "list", "buckets.get"; a comma-separated list;
@@ -90,13 +92,14 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class Plan:
     """What becomes of one call; `outcome` is None if it is as usual but for the circumstances."""
 
-    __slots__ = ("outcome", "delay", "skew", "items_max")
+    __slots__ = ("outcome", "delay", "skew", "items_max", "bytes_max")
 
     def __init__(self) -> None:
         self.outcome: Fault | None = None
         self.delay = 0.0
         self.skew = 0.0
         self.items_max: int | None = None
+        self.bytes_max: int | None = None
 
     def add(self, fault: Fault) -> None:
         if fault.kind == "delayed":
@@ -104,11 +107,15 @@ class Plan:
         elif fault.kind == "skewed":
             self.skew += fault.seconds or 0.0
         elif fault.kind == "short_page":
-            self.items_max = min(
-                fault.size, PAGE_SIZE if self.items_max is None else self.items_max
-            )
+            self.items_max = _least(fault.size, self.items_max)
+        elif fault.kind == "short_rewrite":
+            self.bytes_max = _least(fault.size, self.bytes_max)
         elif self.outcome is None:
             self.outcome = fault
+
+
+def _least(size: int, before: int | None) -> int:
+    return size if before is None else min(size, before)
 
 
 class _Rule:

@@ -115,7 +115,8 @@ class Server:
     async def _suffer(
         self, connection: Connection, request: Request, found: Route, plan: Plan
     ) -> None:
-        request.skew, request.items_max = plan.skew, plan.items_max
+        request.skew = plan.skew
+        request.items_max, request.bytes_max = plan.items_max, plan.bytes_max
         outcome = plan.outcome
         if outcome is not None and outcome.kind == "stale":
             connection.reset()

@@ -23,6 +23,7 @@ from durable.testing.gcs.refusals import (
     unauthorised,
     user_project_missing,
 )
+from durable.testing.gcs.rewriting import Rewrites
 from durable.testing.gcs.routes import Route, route
 from durable.testing.gcs.uploads import Sessions, insert
 from durable.testing.gcs.wire import Malformed, Request, Response
@@ -36,7 +37,6 @@ _VERBS: dict[str, Callable[[Operation], Response]] = {
     "restore": objects.restore,
     "list": listing.list_objects,
     "copy": copying.copy,
-    "rewrite": copying.rewrite,
     "compose": copying.compose,
     "move": copying.move,
     "buckets.get": administration.get,
@@ -83,6 +83,7 @@ class Service:
         self._ordered = ordered
         self._limit = MutationLimit(rate_limit) if rate_limit else None
         self._sessions = Sessions()
+        self._rewrites = Rewrites()
         self._buckets: dict[str, BucketState] = {}
         for name, given in (buckets or {}).items():
             if isinstance(given, BucketState):
@@ -156,6 +157,8 @@ class Service:
         if found.upload is not None:
             start = self._sessions.start if verb == "resumable.start" else insert
             return start(op, found.upload)
+        if verb == "rewrite":
+            return self._rewrites.rewrite(op)
         if verb == "resumable.put":
             return self._sessions.put(request)
         if verb == "resumable.cancel":

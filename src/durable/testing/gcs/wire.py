@@ -37,6 +37,7 @@ class Request:
         keep_alive: the connection goes on after the answer.
         skew: seconds that the clock of whoever answers is ahead (a fault).
         items_max: most items of a list page, if short pages were asked for (a fault).
+        bytes_max: most bytes that a rewrite carries over, if short ones were (a fault).
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class Request:
         "keep_alive",
         "skew",
         "items_max",
+        "bytes_max",
     )
 
     def __init__(self, method: str, path: str, query: str, headers: dict[str, str]) -> None:
@@ -61,6 +63,7 @@ class Request:
         self.keep_alive = headers.get("connection", "").lower() != "close"
         self.skew = 0.0
         self.items_max: int | None = None
+        self.bytes_max: int | None = None
 
     def every(self, name: str) -> list[str]:
         """All values of a parameter that may be given more than once."""
