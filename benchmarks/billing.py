@@ -1,11 +1,13 @@
 """What durable asks of a store, as Google would bill it: the rows of the cost table.
 
-Two ways of counting:
+Every row is counted in the log of the strict server (`durable.testing.gcs`), in which each HTTP
+request that it carried out is a line: its verb, the name it is about, the status of its answer.
+The requests are those of the gs:// store. They get there in two ways:
 
-- At the HTTP server of `durable.testing.gcs`, in this process but over its sockets: a row is the
-  calls that the server carried out between two moments of the program.
-- At a bucket in memory on a virtual clock (trio's), polled as a bucket of Google's is: for what
-  happens by the clock, where a row is every call of so many minutes or renewal periods.
+- Over the server's sockets: a row is the requests between two moments of the program.
+- As the same bytes without sockets, so that the clock can be virtual (trio's): for what happens
+  by the clock, where a row is every request of so many minutes or renewal periods. Jitter is at
+  its mean there, so that the counts are the same each time.
 """
 
 from __future__ import annotations
@@ -13,24 +15,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
-from durable import step, workflow
+from durable import sleep, step, wait_event, workflow
 from durable.client import Client
+from durable.client.handles import Handle
 from durable.protocol import names
-from durable.protocol.leases import Terms
+from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.retries import Retry
 from durable.runtime.definitions import Workflows
 from durable.runtime.identity import Options
 from durable.runtime.worker import Worker
-from durable.store import EVERYTHING, REMOTE_PACE, Page, Store, Stored, Within, Written
+from durable.store import Store
 from durable.store.gcs import GcsBackend, Place
-from durable.store.memory import Bucket, MemoryBackend
-from durable.testing.gcs import Service, serving
-from durable.testing.gcs.calls import CallMade, class_of
+from durable.store.gcs.answers import Answer
+from durable.store.gcs.http import Request
+from durable.store.memory import Bucket
+from durable.system import System
+from durable.testing.gcs import Direct, Service, serving
+from durable.testing.gcs.calls import CallMade, Class, class_of
 from durable.testing.virtual import virtual_bucket, virtual_system
 
 # Single region, Standard storage, flat namespace; https://cloud.google.com/storage/pricing.
@@ -39,30 +46,50 @@ DOLLARS_PER_MILLION = {"A": 5.00, "B": 0.40}
 
 BUCKET = "some-bucket"
 HOUR = 3600.0
-STEPS = 10  # of a measured run: what one step costs is their share
+STEPS = 10  # of each kind in a measured run: what one step costs is their share
+KINDS = 4  # that succeeds, fails once, at-most-once, with undo
 PERIODS = 90  # of a lease, ten minutes in all: what one costs is its share
 SETTLED = 600.0  # seconds after which a worker does only what it does for ever
 RESTS_AFTER = 40.0  # seconds: a run and its lease are gone by then, no slow list is due yet
 
-T = TypeVar("T")
+UNBILLED = " 4xx"  # after the verb of requests that were answered so, as polls of the absent are
 
 
-class Count(NamedTuple):
-    """Calls by class; `unbilled` were answered 4xx, as polls of absent objects are."""
-
-    a: float = 0
-    b: float = 0
-    free: float = 0
-    unbilled: float = 0
+class Count(dict[str, float]):
+    """Requests by verb, those that were answered 4xx apart."""
 
     @staticmethod
     def of(calls: Iterable[CallMade]) -> Count:
-        kinds = Counter("unbilled" if c.status >= 400 else class_of(c.verb) for c in calls)
-        return Count(kinds["A"], kinds["B"], kinds["free"], kinds["unbilled"])
+        return Count(Counter(c.verb + UNBILLED * (c.status >= 400) for c in calls))
 
     def each(self, number: float) -> Count:
         """The share of one of so many."""
-        return Count(*(value / number for value in self))
+        return Count({verb: value / number for verb, value in self.items()})
+
+    def less(self, other: Count) -> Count:
+        """What is left of it without the other."""
+        left = {verb: self.get(verb, 0) - other.get(verb, 0) for verb in {**self, **other}}
+        return Count({verb: value for verb, value in left.items() if value})
+
+    @property
+    def a(self) -> float:
+        return self._in("A")
+
+    @property
+    def b(self) -> float:
+        return self._in("B")
+
+    @property
+    def free(self) -> float:
+        return self._in("free")
+
+    @property
+    def unbilled(self) -> float:
+        return sum(value for verb, value in self.items() if verb.endswith(UNBILLED))
+
+    def _in(self, billed: Class) -> float:
+        verbs = (verb for verb in self if not verb.endswith(UNBILLED))
+        return sum(self[verb] for verb in verbs if class_of(verb) == billed)
 
     @property
     def dollars_per_million(self) -> float:
@@ -117,6 +144,16 @@ async def stumble(number: int) -> int:
     return 2 * number
 
 
+@step(name="billing double at most once", at_most_once=True)
+async def double_at_most_once(number: int) -> int:
+    return 2 * number
+
+
+@step(name="billing double with undo", undo=double)
+async def double_with_undo(number: int) -> int:
+    return 2 * number
+
+
 @step(name="billing rest")
 async def rest(seconds: float) -> None:
     await anyio.sleep(seconds)
@@ -133,6 +170,12 @@ async def measured(run: str) -> None:
     for number in range(STEPS):
         await stumble(number)
     tape.mark("stumbled")
+    for number in range(STEPS):
+        await double_at_most_once(number)
+    tape.mark("stepped at most once")
+    for number in range(STEPS):
+        await double_with_undo(number)
+    tape.mark("stepped with undo")
     tape.ended.set()
 
 
@@ -141,11 +184,25 @@ async def resting(seconds: float) -> None:
     await rest(seconds)
 
 
+@workflow(name="billing sleeping")
+async def sleeping(seconds: float) -> None:
+    await sleep(seconds)
+
+
+@workflow(name="billing asking")
+async def asking() -> object:
+    return await wait_event("answer", timeout="30d")
+
+
+@workflow(name="billing nothing")
+async def nothing() -> None: ...
+
+
 # Not all that are registered: tests of other things have schedules, which cost a look.
-SERVED: Workflows = {w.name: w.definition for w in (measured, resting)}
+SERVED: Workflows = {w.name: w.definition for w in (measured, resting, sleeping, asking, nothing)}
 
 
-# -- at the HTTP server ----------------------------------------------------------------------------
+# -- over sockets ----------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -191,13 +248,21 @@ async def running() -> dict[str, Count]:
             tape.mark("asked")
             await _measure(client.run, "r", tape)
         tape.mark("closed")  # by then the marker's delete, which nobody waits for, is done
-    stumbling = Count.of(tape.between("stepped", "stumbled")).each(STEPS)
-    stepping = Count.of(tape.between("begun", "stepped")).each(STEPS)
+    steps = {
+        kind: Count.of(tape.between(since, until)).each(STEPS)
+        for kind, since, until in (
+            ("a step that succeeds", "begun", "stepped"),
+            ("a step that fails once", "stepped", "stumbled"),
+            ("an at-most-once step", "stumbled", "stepped at most once"),
+            ("a step with undo", "stepped at most once", "stepped with undo"),
+        )
+    }
+    stumbling = steps.pop("a step that fails once")
     return {
         "start and run in one process": Count.of(tape.between("asked", "begun")),
-        "a step that succeeds": stepping,
-        "a failed attempt": Count(*(a - b for a, b in zip(stumbling, stepping, strict=True))),
-        "finishing": Count.of(tape.between("stumbled", "closed")),
+        **steps,
+        "a failed attempt": stumbling.less(steps["a step that succeeds"]),
+        "finishing": Count.of(tape.between("stepped with undo", "closed")),
     }
 
 
@@ -242,9 +307,9 @@ async def reading() -> dict[str, Count]:
         async with Client(store) as client:
             handle = await client.get("r")
             tape.mark("found")
-            assert len(await handle.steps()) == 2 * STEPS
+            assert len(await handle.steps()) == KINDS * STEPS
             tape.mark("read")
-    return {f"reading the {2 * STEPS} steps of a run": Count.of(tape.between("found", "read"))}
+    return {f"reading the {KINDS * STEPS} steps of a run": Count.of(tape.between("found", "read"))}
 
 
 async def _measure(begin: Callable[..., Awaitable[object]], run: str, tape: Tape) -> None:
@@ -255,42 +320,35 @@ async def _measure(begin: Callable[..., Awaitable[object]], run: str, tape: Tape
 # -- by the clock ----------------------------------------------------------------------------------
 
 
-class BilledBackend(MemoryBackend):
-    """A bucket in memory that keeps a tape, and is polled as one of Google's is.
+class BilledBackend(GcsBackend):
+    """The gs:// store at a strict server of its own, without sockets, for a virtual clock.
 
     Attributes:
-        log: what was asked, as the HTTP server would have noted it.
+        system: for the stores on it.
+        log: what the server was asked.
     """
 
-    pace = REMOTE_PACE
+    def __init__(self, system: System | None = None) -> None:
+        self.system = system or _without_chance()
+        service = Service({BUCKET: virtual_bucket()}, now=self.system.wall)
+        self.log = service.calls.log
+        super().__init__(
+            Place(BUCKET, endpoint="http://nowhere", anonymous=True),
+            system=self.system,
+            transport=_TakingTurns(service, self.system),
+        )
 
-    def __init__(self) -> None:
-        super().__init__(virtual_bucket())
-        self.log: list[CallMade] = []
 
-    async def create(
-        self, name: str, body: bytes, meta: dict[str, str], inline: bool
-    ) -> Written | None:
-        return self._note("insert", name, await super().create(name, body, meta, inline), 412)
+class _TakingTurns(Direct):
+    """Others run while a request is on its way, as they do with sockets."""
 
-    async def replace(
-        self, name: str, generation: int, body: bytes, meta: dict[str, str], inline: bool
-    ) -> Written | None:
-        written = await super().replace(name, generation, body, meta, inline)
-        return self._note("insert", name, written, 412)
+    async def ask(self, request: Request) -> Answer:
+        await anyio.lowlevel.checkpoint()
+        return await super().ask(request)
 
-    async def read(self, name: str) -> Stored | None:
-        return self._note("get", name, await super().read(name), 404)
 
-    async def list(self, prefix: str, token: str | None, within: Within = EVERYTHING) -> Page:
-        return self._note("list", prefix, await super().list(prefix, token, within), 404)
-
-    async def delete(self, name: str, generation: int) -> bool:
-        return self._note("delete", name, await super().delete(name, generation), 412)
-
-    def _note(self, verb: str, name: str, answer: T, refusal: int) -> T:
-        self.log.append(CallMade(verb, BUCKET, name, 200 if answer else refusal))
-        return answer
+def _without_chance() -> System:
+    return msgspec.structs.replace(virtual_system(), uniform=lambda a, b: (a + b) / 2)
 
 
 async def holding(runs: int = 20) -> dict[str, Count]:
@@ -319,24 +377,104 @@ async def idling() -> dict[str, Count]:
     """A worker without work, per minute."""
     backend = BilledBackend()
     async with client_of(backend) as client, worker_of(client.store):
-        await anyio.sleep(SETTLED)
-        before = len(backend.log)
-        await anyio.sleep(HOUR)
-        return {"an idle worker, per minute": Count.of(backend.log[before:]).each(60)}
+        return {"an idle worker, per minute": Count.of(await _an_hour(backend)).each(60)}
+
+
+async def watching() -> dict[str, Count]:
+    """A worker without work, per ttl: its looks at the lease of one that holds a run."""
+    backend = BilledBackend()
+    async with client_of(backend) as client, worker_of(client.store) as busy:
+        await client.start(resting, 10 * HOUR)
+        await anyio.sleep(1.0)
+        async with worker_of(client.store):
+            hour = await _an_hour(backend)
+    looks = [c for c in hour if (c.verb, c.name) == ("get", names.worker(busy.id))]
+    ttls = HOUR / TTL_DEFAULT
+    return {"an idle worker's looks at a neighbour, per ttl": Count.of(looks).each(ttls)}
 
 
 async def parking(runs: int = 20) -> dict[str, Count]:
-    """The same beside runs that wait for a human, since their input does not fit the code."""
+    """The same beside runs that sleep, wait for an event or, unfit for the code, for a human."""
     backend = BilledBackend()
     other = {resting.name: msgspec.structs.replace(measured.definition, name=resting.name)}
-    async with client_of(backend) as client, worker_of(client.store, runs, other):
-        handles = [await client.start(resting, 0.0) for _ in range(runs)]
+    async with client_of(backend) as client, worker_of(client.store, runs, {**SERVED, **other}):
+        for number in range(runs):
+            await client.start(resting.options(id=f"unfit-parked-{number}"), 0.0)
+            await client.start(sleeping.options(id=f"asleep-parked-{number}"), 10 * HOUR)
+            await client.start(asking.options(id=f"asking-parked-{number}"))
+        hour = await _an_hour(backend)
+        found = Counter([str(run.status) async for run in client.list()])
+        assert found == {"needs-attention": runs, "parked": 2 * runs}
+    theirs = [call for call in hour if "-parked-" in call.name]
+    return {
+        "a parked run, per minute": Count.of(theirs).each(60 * 3 * runs),
+        f"an idle worker beside {3 * runs} parked runs, per minute": Count.of(hour).each(60),
+    }
+
+
+async def sleeping_long() -> dict[str, Count]:
+    """A run that sleeps for an hour: what it costs more than one that does nothing."""
+    asleep = await _lone(sleeping.options(id="lone"), HOUR)
+    nap = _what_it_adds(asleep, await _lone(nothing.options(id="lone")))
+    return {
+        "a long sleep, parked and woken": nap.own,
+        "a long sleep, parked and woken, all told": nap.told,
+    }
+
+
+async def asking_long() -> dict[str, Count]:
+    """A run to which an event is sent after an hour: what it costs more than one of nothing."""
+
+    async def answer(handle: Handle[object]) -> None:
+        await handle.send("answer", "yes")
+
+    asked = await _lone(asking.options(id="lone"), then=answer)
+    wait = _what_it_adds(asked, await _lone(nothing.options(id="lone")))
+    return {
+        "an event wait, parked and woken": wait.own,
+        "an event wait, parked and woken, all told": wait.told,
+    }
+
+
+class _Added(NamedTuple):
+    """What a run costs more than another.
+
+    Attributes:
+        own: of requests that name the run, ring a bell or find one, or list timers.
+        told: of all requests of the two hours.
+    """
+
+    own: Count
+    told: Count
+
+
+def _what_it_adds(run: list[CallMade], other: list[CallMade]) -> _Added:
+    own = [Count.of(filter(_is_of_a_lone_run, calls)) for calls in (run, other)]
+    return _Added(own[0].less(own[1]), Count.of(run).less(Count.of(other)))
+
+
+def _is_of_a_lone_run(call: CallMade) -> bool:
+    if call.name == names.queue_bell("default"):
+        return call.status < 400  # the looks at absent bells go on without it
+    return "lone" in call.name or call.name == names.TIMERS
+
+
+async def _lone(
+    run: Any, *args: object, then: Callable[[Handle[Any]], Awaitable[None]] | None = None
+) -> list[CallMade]:
+    """Every call of two hours of an idle worker that gets one run, which is over by then."""
+    backend = BilledBackend()
+    async with client_of(backend) as client, worker_of(client.store):
         await anyio.sleep(SETTLED)
-        assert {str(await handle.status()) for handle in handles} == {"needs-attention"}
         before = len(backend.log)
+        handle = await client.start(run, *args)
         await anyio.sleep(HOUR)
-        count = Count.of(backend.log[before:]).each(60)
-    return {f"an idle worker beside {runs} parked runs, per minute": count}
+        if then is not None:
+            await then(handle)
+        await anyio.sleep(HOUR)
+        calls = backend.log[before:]
+        assert str(await handle.status()) == "completed"
+    return calls
 
 
 async def waking() -> dict[str, Count]:
@@ -361,11 +499,19 @@ async def _periods(backend: BilledBackend) -> list[CallMade]:
     return backend.log[before:]
 
 
+async def _an_hour(backend: BilledBackend) -> list[CallMade]:
+    """Every call of an hour, once what was started is under way."""
+    await anyio.sleep(SETTLED)
+    before = len(backend.log)
+    await anyio.sleep(HOUR)
+    return backend.log[before:]
+
+
 @asynccontextmanager
 async def client_of(
     backend: BilledBackend, options: Options | None = None
 ) -> AsyncIterator[Client]:
-    store = Store(backend, system=virtual_system())
+    store = Store(backend, system=backend.system)
     async with Client(store, options=options) as client:
         yield client
 

@@ -40,7 +40,7 @@ def test_leases_are_listed_without_their_secret_and_fenced_by_force(cli: Cli, fo
                 seen[name] = await anyio.to_thread.run_sync(lambda w=words: cli(*w))
             with pytest.raises(LeaseLost):
                 await lease.renew()
-            return lease._token
+            return lease._token.reveal()
 
     token = anyio.run(main)
     [listed] = seen["listed"].document["leases"]

@@ -15,6 +15,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     Raises:
         UsageError: they do not fit the grammar.
     """
+    arguments = grammar().parse_args(words)
+    arguments.words = list(words)
+    return arguments
+
+
+def grammar() -> Parser:
+    """Every command with its arguments."""
     parser = Parser(prog="durable", description="Durable Python workflows.")
     common_flags(parser, store=None, as_json=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -49,6 +56,4 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         looking.lint,
     ):
         add(commands)
-    arguments = parser.parse_args(words)
-    arguments.words = list(words)
-    return arguments
+    return parser

@@ -13,6 +13,16 @@ from durable.protocol import primitives
 from durable.protocol.primitives import KEEP, Keep
 
 
+class Secret:
+    """A text that no representation shows, of what holds it neither."""
+
+    def __init__(self, text: str) -> None:
+        self.reveal: Callable[[], str] = lambda: text
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+
 @final
 class Lease:
     """A lease that this process holds. Made by `client.lease`, `client.hold` and `attach`.
@@ -28,7 +38,7 @@ class Lease:
 
     def __init__(self, upkeep: Upkeep, token: str) -> None:
         self._upkeep = upkeep
-        self._token = token
+        self._token = Secret(token)
 
     def __bool__(self) -> Literal[True]:
         # As the counterpart of Taken and Refuse, which are false.
@@ -130,7 +140,7 @@ class Lease:
         Whoever has the token is the holder, so do not print or store it.
         """
         await self._upkeep.write(Change(changes.nothing, end="handed over"))
-        return self._token
+        return self._token.reveal()
 
     @property
     def _state_name(self) -> str:
