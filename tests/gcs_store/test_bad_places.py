@@ -1,4 +1,4 @@
-"""Buckets that cannot be used, through the command: one line, what to do, exit code 5.
+"""Buckets that cannot be used. Through the command: one line, what to do, exit code 5.
 
 Nothing is half-written: where it can be known before the first write, nothing is written at all.
 """
@@ -6,13 +6,17 @@ Nothing is half-written: where it can be known before the first write, nothing i
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import anyio
 import pytest
 
+from durable import connect
 from durable.cli import main
+from durable.client import Client
+from durable.errors import StoreRefused
 from durable.store.memory import Bucket
 from durable.testing.gcs import BucketState, Fault, Handle, Service, serving
 from tests import facts
@@ -138,6 +142,64 @@ def test_b37_a_bucket_that_keeps_objects(
 
     check_refused(command(name), said, advice)
     assert names(bucket) == []
+
+
+async def _hold(client: Client) -> None:
+    async with client.hold("k"):
+        pytest.fail("the body of a lease that cannot be renewed runs")
+
+
+WRITES: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "claim": lambda client: client.claim("k", 1),
+    "once": lambda client: client.once("k", lambda: 1),
+    "doc": lambda client: client.doc("k").update(lambda _: 1),
+    "lease": lambda client: client.lease("k"),
+    "hold": _hold,
+    "cooperative_write": lambda client: client.leases.cooperative_write("k", lambda _: {"a": 1}),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_b37_a_primitive_on_a_bucket_that_keeps_objects(
+    write: Callable[[Client], Awaitable[object]], server: Handle, bucket: BucketState
+) -> None:
+    """Claims, documents and leases, too, refuse before their first write, and each time.
+
+    B37, treeverse/lakeFS#1339.
+    """
+    bucket.configure({"retentionPolicy": {"retentionPeriod": "86400"}}, bucket.updated)
+
+    async def attempt() -> None:
+        async with connect(f"gs://{BUCKET}/shop") as client:
+            for _ in range(2):
+                with pytest.raises(StoreRefused, match="replaced or deleted for 1 day") as caught:
+                    await write(client)
+                assert "--clear-retention-period" in (caught.value.hint or "")
+
+    anyio.run(attempt)
+    assert names(bucket) == []
+
+
+def test_the_settings_are_looked_at_once(server: Handle) -> None:
+    """Before the first write of a client, whatever it writes; who only reads does not look."""
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append([call.verb for call in server.service.calls.log].count("buckets.get"))
+
+    async def work() -> None:
+        async with connect(f"gs://{BUCKET}/shop") as client:
+            assert await client.claims.get("k") is None
+            look()
+            await client.claim("k", 1)
+            look()
+            await client.doc("k").update(lambda _: 1)
+            async with client.hold("k") as lease:
+                await lease.update_state({"a": 1})
+            look()
+
+    anyio.run(work)
+    assert looks == [0, 1, 1]
 
 
 def test_an_unreachable_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
