@@ -10,6 +10,7 @@ import pytest
 from durable.doctor import buckets
 from durable.store.memory import Bucket
 from durable.testing.gcs import BucketState, Fault, Handle, Service, serving
+from durable.testing.gcs.refusals import Refusal
 from durable.testing.gcs.routes import Route
 from durable.testing.gcs.wire import Request, Response
 from tests.doctor.conftest import Cli
@@ -207,8 +208,74 @@ def test_a_bad_location_is_said(cli: Cli, server: Handle) -> None:
     done = cli("init", URL, "--location", "nowhere")
 
     assert (done.code, done.out) == (5, "")
-    assert "was answered with 400" in done.err
-    assert "--project" in done.err
+    assert done.err == (
+        "error: the bucket 'some-bucket' answered the set-up with 400: Bad Request\n"
+        "hint: Name the project of a new bucket (--project), and a location that exists.\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["init", "doctor"])
+def test_a_bucket_whose_requester_pays(cli: Cli, config: Any, command: str) -> None:
+    """Both ask for the project that pays, as `run` does; with it they go on."""
+    config(billing={"requesterPays": True})
+    advice = "Name the project that pays: gs://some-bucket/shop?userProject=PROJECT"
+
+    done = cli(command, URL)
+
+    assert done.code == 5
+    assert advice in (done.err if command == "init" else done.out)
+    assert cli(command, f"{URL}?userProject=p").code == 0
+
+
+class Unpaid(Service):
+    """Answers whatever is asked as Google does to a project that cannot pay."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__()
+        self._refusal = refusal
+
+    def handle(self, request: Request, found: Route) -> Response:
+        return self._refusal.response()
+
+
+@pytest.mark.parametrize("command", ["init", "doctor"])
+@pytest.mark.parametrize(
+    ("refusal", "advice"),
+    [
+        (
+            Refusal(400, "invalid", "User project specified in the request is invalid."),
+            f"The project 'nope' is none that can pay; name another: {URL}?userProject=PROJECT",
+        ),
+        (
+            Refusal(403, "forbidden", "no serviceusage.services.use access to the project."),
+            (
+                "Allow this account to have that project pay: gcloud projects "
+                "add-iam-policy-binding nope --member=ACCOUNT "
+                "--role=roles/serviceusage.serviceUsageConsumer"
+            ),
+        ),
+        (
+            Refusal(418, "teapot", "I am a teapot."),
+            (
+                "What Google means by 418: "
+                "https://cloud.google.com/storage/docs/json_api/v1/status-codes"
+            ),
+        ),
+    ],
+    ids=["unknown", "not-allowed", "anything"],
+)
+def test_a_project_that_cannot_pay(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str, refusal: Refusal, advice: str
+) -> None:
+    """The project is what is to be changed; nobody is sent to the command they have just run."""
+    with serving(Unpaid(refusal)) as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        done = cli(command, f"{URL}?userProject=nope")
+
+    assert done.code == 5
+    said = done.err if command == "init" else done.out
+    assert said.count(refusal.message) == said.count(advice) == 1
+    assert "durable doctor" not in said
 
 
 def test_it_makes_a_file_too(cli: Cli, tmp_path: Path) -> None:

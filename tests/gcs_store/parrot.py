@@ -7,6 +7,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from durable.testing.gcs.wire import Response
+
 
 class Parrot:
     """Reads a little, answers `saying`, closes.
@@ -46,6 +48,12 @@ class Parrot:
                     return
                 self.heard.append(connection.recv(65_536))
                 connection.sendall(self._saying)
+
+
+def answered(response: Response) -> bytes:
+    """That answer, as it comes over a connection."""
+    head = f"HTTP/1.1 {response.status} Said\r\nContent-Length: {len(response.body)}\r\n\r\n"
+    return head.encode() + response.body
 
 
 def closed_port() -> int:

@@ -15,8 +15,9 @@ from durable.store.gcs import GcsBackend, Place
 from durable.store.gcs.http import Request
 from durable.store.memory import Bucket
 from durable.testing.gcs import BucketState, Fault, Handle, Service, serving
+from durable.testing.gcs.refusals import Refusal
 from tests.gcs_store.conftest import BUCKET
-from tests.gcs_store.parrot import Parrot, closed_port
+from tests.gcs_store.parrot import Parrot, answered, closed_port
 
 pytestmark = pytest.mark.anyio
 
@@ -186,6 +187,59 @@ async def test_who_pays_is_asked_for(strict: tuple[GcsBackend, BucketState], ver
     assert isinstance(error, StoreRefused)
     assert error.hint is not None
     assert "gs://some-bucket/a?userProject=PROJECT" in error.hint
+
+
+NO_PROJECT = "User project specified in the request is invalid."
+NOT_BILLED = (
+    "me@x.iam.gserviceaccount.com does not have serviceusage.services.use access to the Google "
+    "Cloud project. Permission 'serviceusage.services.use' denied on resource (or it may not "
+    "exist)."
+)
+CONSUMER = "--member=ACCOUNT --role=roles/serviceusage.serviceUsageConsumer"
+
+
+@each_verb
+@pytest.mark.parametrize(
+    ("payer", "refusal", "advice"),
+    [
+        (
+            "nope", Refusal(400, "invalid", NO_PROJECT),
+            ("The project 'nope' is none that can pay; "
+            "name another: gs://some-bucket/a?userProject=PROJECT"),
+        ),
+        (
+            "", Refusal(400, "invalid", NO_PROJECT),
+            "Name the project that pays: gs://some-bucket/a?userProject=PROJECT",
+        ),
+        (
+            "mine", Refusal(403, "forbidden", NOT_BILLED),
+            ("Allow this account to have that project pay: "
+            f"gcloud projects add-iam-policy-binding mine {CONSUMER}"),
+        ),
+        (
+            "", Refusal(403, "forbidden", NOT_BILLED),
+            ("Allow this account to have that project pay: "
+            f"gcloud projects add-iam-policy-binding PROJECT {CONSUMER}"),
+        ),
+        (
+            "mine", Refusal(400, "invalid", "Bad Request"),
+            ("What Google means by 400: "
+            "https://cloud.google.com/storage/docs/json_api/v1/status-codes"),
+        ),
+    ],
+)  # fmt: skip
+async def test_a_project_that_cannot_pay(
+    verb: Verb, payer: str, refusal: Refusal, advice: str
+) -> None:
+    """The advice is about the project, not about the bucket; of another 400 it is not."""
+    with Parrot(answered(refusal.response())) as parrot:
+        backend = GcsBackend(Place(BUCKET, "a/", payer, parrot.url, anonymous=True))
+        error = await _error(verb, backend)
+        await backend.aclose()
+
+    assert isinstance(error, StoreRefused)
+    assert error.message.endswith(f"with {refusal.status}: {refusal.message}")
+    assert error.hint == advice
 
 
 @pytest.mark.parametrize("kind", ["port", "name", "tls"])

@@ -1,4 +1,4 @@
-"""Buckets that cannot be used, through the command: one line, what to do, exit code 5.
+"""Buckets that cannot be used. Through the command: one line, what to do, exit code 5.
 
 Nothing is half-written: where it can be known before the first write, nothing is written at all.
 """
@@ -6,15 +6,20 @@ Nothing is half-written: where it can be known before the first write, nothing i
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import anyio
 import pytest
 
+from durable import connect
 from durable.cli import main
+from durable.client import Client
+from durable.errors import StoreRefused
 from durable.store.memory import Bucket
-from durable.testing.gcs import BucketState, Handle, Service, serving
+from durable.testing.gcs import BucketState, Fault, Handle, Service, serving
+from tests import facts
 from tests.cli.command import FLOWS, Done, begin, durable, until
 
 BUCKET = "some-bucket"
@@ -64,15 +69,19 @@ def names(bucket: BucketState) -> list[str]:
 
 
 def check_refused(done: Done, said: str, advice: str) -> None:
-    """Exit code 5; one line says what happened, one what to do; nothing of Python is shown."""
-    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
-    hints = [line for line in done.err.splitlines() if line.startswith("hint: ")]
+    """Exit code 5; one line says what happened, one what to do; else there is progress alone."""
     assert done.code == 5, done.err
     assert done.out == ""
-    assert len(errors) == len(hints) == 1, done.err
-    assert said in errors[0]
-    assert advice in hints[0]
-    assert "Traceback" not in done.err
+    lines = troubles(done.err)
+    assert [line.partition(": ")[0] for line in lines] == ["error", "hint"], done.err
+    assert said in lines[0]
+    assert advice in lines[1]
+
+
+def troubles(err: str) -> list[str]:
+    """All of standard error but the progress of runs and workers."""
+    lines = err.splitlines()
+    return [line for line in lines if " INFO " not in line and not line.endswith(": recorded")]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -135,6 +144,64 @@ def test_b37_a_bucket_that_keeps_objects(
     assert names(bucket) == []
 
 
+async def _hold(client: Client) -> None:
+    async with client.hold("k"):
+        pytest.fail("the body of a lease that cannot be renewed runs")
+
+
+WRITES: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "claim": lambda client: client.claim("k", 1),
+    "once": lambda client: client.once("k", lambda: 1),
+    "doc": lambda client: client.doc("k").update(lambda _: 1),
+    "lease": lambda client: client.lease("k"),
+    "hold": _hold,
+    "cooperative_write": lambda client: client.leases.cooperative_write("k", lambda _: {"a": 1}),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_b37_a_primitive_on_a_bucket_that_keeps_objects(
+    write: Callable[[Client], Awaitable[object]], server: Handle, bucket: BucketState
+) -> None:
+    """Claims, documents and leases, too, refuse before their first write, and each time.
+
+    B37, treeverse/lakeFS#1339.
+    """
+    bucket.configure({"retentionPolicy": {"retentionPeriod": "86400"}}, bucket.updated)
+
+    async def attempt() -> None:
+        async with connect(f"gs://{BUCKET}/shop") as client:
+            for _ in range(2):
+                with pytest.raises(StoreRefused, match="replaced or deleted for 1 day") as caught:
+                    await write(client)
+                assert "--clear-retention-period" in (caught.value.hint or "")
+
+    anyio.run(attempt)
+    assert names(bucket) == []
+
+
+def test_the_settings_are_looked_at_once(server: Handle) -> None:
+    """Before the first write of a client, whatever it writes; who only reads does not look."""
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append([call.verb for call in server.service.calls.log].count("buckets.get"))
+
+    async def work() -> None:
+        async with connect(f"gs://{BUCKET}/shop") as client:
+            assert await client.claims.get("k") is None
+            look()
+            await client.claim("k", 1)
+            look()
+            await client.doc("k").update(lambda _: 1)
+            async with client.hold("k") as lease:
+                await lease.update_state({"a": 1})
+            look()
+
+    anyio.run(work)
+    assert looks == [0, 1, 1]
+
+
 def test_an_unreachable_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for ten seconds, then the line says who did not answer."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -150,7 +217,7 @@ def test_an_unreachable_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         check_refused(done, f"http://127.0.0.1:{port} did not answer", "can be reached")
 
 
-# -- 403 in the middle ----------------------------------------------------------------------------
+# -- refused in the middle ------------------------------------------------------------------------
 
 
 def test_forbidden_in_the_middle_of_a_run(
@@ -170,11 +237,59 @@ def test_forbidden_in_the_middle_of_a_run(
     bucket.denied.clear()
     again = durable(*words, folder=tmp_path)
 
-    check_refused(done, "storage.objects.create", "--role=roles/storage.objectUser")
+    check_refused(done, "/steps/gate.1' with 403: ", "--role=roles/storage.objectUser")
+    assert "storage.objects.create" in err
     assert out == ""
     assert set(during) <= set(before)
     assert again.code == 0, again.err
     assert again.out == 'gate go\nnote last\n["hi","go","last"]\n'
+
+
+@pytest.mark.parametrize(
+    ("fault", "advice"),
+    [
+        (Fault("refused", "insert", status=403), "--role=roles/storage.objectUser"),
+        (
+            Fault("refused", status=401),
+            "hint: Sign in again: gcloud auth application-default login",
+        ),
+    ],
+    ids=["403", "401"],
+)
+def test_a_worker_says_once_that_it_is_refused(
+    tmp_path: Path, server: Handle, fault: Fault, advice: str
+) -> None:
+    """Two runs and the worker itself are refused: one line tells it, with what to do.
+
+    Allowed again, it takes them up where their records end.
+    """
+    store = ("--store", f"gs://{BUCKET}/shop")
+    for run in "xy":
+        words = ("start", f"{FLOWS}:three", "--id", run, "--input", INPUT)
+        assert durable(*store, *words, folder=tmp_path).code == 0
+    worker = begin(*store, "worker", FLOWS, "--until-idle", folder=tmp_path)
+    for _ in "xy":
+        until(worker, "gate go")
+    server.service.faults.add(fault)
+    (tmp_path / "go").touch()
+    said = until(worker, advice, stream="stderr")
+    facts.until(lambda: _refused_runs(server) == set("xy"))
+    server.service.faults.clear()
+    _, err = worker.communicate(timeout=40)
+
+    (told,) = troubles("\n".join([*said, *err.splitlines()]))
+    assert f" with {fault.status}: " in told
+    assert "does not answer" not in told
+    assert worker.returncode == 0, err
+    for run in "xy":
+        assert durable(*store, "result", run, folder=tmp_path).out == '["hi","go","last"]\n'
+
+
+def _refused_runs(server: Handle) -> set[str]:
+    """The runs of which something could not be recorded."""
+    calls = [call for call in server.service.calls.log if call.status in (401, 403)]
+    names = [call.name.split("/") for call in calls if call.verb == "insert"]
+    return {name[2] for name in names if name[1] == "runs"}
 
 
 def _without_credentials(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from durable.doctor.settings import Settings
 from durable.errors import StoreError, StoreRefused, StoreUnavailable, UsageError
 from durable.store.gcs import Place
+from durable.store.gcs.answers import meaning_of, on_payer
 from durable.store.gcs.tokens import LOGIN
 
 CALL_SECONDS = 15.0  # of one call, and of all its repetitions
@@ -41,7 +42,7 @@ def read(place: Place) -> Settings:
         StoreRefused: there is none, or this account may not see its settings.
         StoreUnavailable: Google does not answer.
     """
-    with _bucket(place, "settings", "") as bucket:
+    with _bucket(place, "look at its settings", "") as bucket:
         bucket.reload(**_patience())
         return _settings(bucket)
 
@@ -180,11 +181,13 @@ def _patience() -> dict[str, Any]:
 
 
 def _explained(place: Place, what: str, error: Any) -> StoreError:
-    said = f"the {what} of the bucket {place.bucket!r} was answered with {error.code}: "
-    said += " ".join(str(error.message).split())
+    head, _, text = " ".join(str(error.message).split()).partition(": ")
+    text = text or head  # without method and URL, which has the name of the project in it, too
+    said = f"the bucket {place.bucket!r} answered the {what} with {error.code}: {text}"
     if error.code is None or error.code >= 500 or error.code in (408, 429):
         return StoreUnavailable(said, hint="Ask again later.")
-    return StoreRefused(said, hint=_advice(place, error.code))
+    hint = on_payer(place, error.code, text) or _advice(place, error.code)
+    return StoreRefused(said, hint=hint)
 
 
 def _advice(place: Place, code: int) -> str:
@@ -201,7 +204,9 @@ def _advice(place: Place, code: int) -> str:
             return f"Make it: durable init gs://{place.bucket}"
         case 412:
             return "Somebody else changed it at the same moment: run the command again."
-    return f"Sign in again: {LOGIN}"
+        case 401:
+            return f"Sign in again: {LOGIN}"
+    return meaning_of(code)
 
 
 def _line(error: Exception) -> str:

@@ -23,6 +23,7 @@ from durable.runtime.reading import with_body
 from durable.runtime.runner import Runner
 from durable.runtime.solitude import Solitude
 from durable.runtime.together import both
+from durable.runtime.troubles import Troubles
 from durable.store import Refused, Store, Stored, Written
 
 log = logging.getLogger("durable")
@@ -38,6 +39,7 @@ class Holdings:
         on_change: called when a place became free or the lease was lost: look for work.
         on_parked: told of each run that was parked, with its queue and until when.
         lines: what is known of the queues.
+        troubles: told of what the store would not do.
 
     Attributes:
         refusal: why the store would not have the lease renewed: nothing is taken any more.
@@ -53,6 +55,7 @@ class Holdings:
         on_change: Callable[[], None],
         on_parked: Callable[[str, str, float | None], None],
         lines: Lines,
+        troubles: Troubles,
     ) -> None:
         self.runners: dict[str, Runner] = {}
         self.refusal: StoreRefused | None = None
@@ -65,6 +68,7 @@ class Holdings:
         self._on_change = on_change
         self._on_parked = on_parked
         self._lines = lines
+        self._troubles = troubles
         self._open = True
         self._solitude = Solitude()
         self._taking: set[str] = set()
@@ -91,12 +95,13 @@ class Holdings:
         if self.identity.over:
             return
         lost = self.identity
-        then = ": its runs go on elsewhere" if self.runners else ""
-        log.warning("worker %s lost its lease (%s)%s", lost.id, reason, then)
+        self.refusal = lost.keeper.refusal
+        if self.refusal is None:  # else whoever asked for the work raises it
+            then = ": its runs go on elsewhere" if self.runners else ""
+            log.warning("worker %s lost its lease (%s)%s", lost.id, reason, then)
         for runner in list(self.runners.values()):
             runner.stop(Stopped("lease"))
         lost.end()
-        self.refusal = lost.keeper.refusal
         if self.refusal is not None:
             self.close()  # under a new id it would be refused again, and leave one more lease
         if self._open:
@@ -189,7 +194,7 @@ class Holdings:
         try:
             return await self._take(stored, why)
         except StoreError as e:
-            log.warning("could not take a run: %s", e.message)
+            self._troubles.tell("could not take a run", e)
             return None
 
     async def _take_apart(self, stored: Stored, why: Why | None = None) -> None:
@@ -284,8 +289,9 @@ class Holdings:
             await runner.carry()
         except StoreError as e:
             runner.fail(e)
-            log.warning("run %r stops here: %s", runner.run, e.message)
         finally:
+            if runner.refusal is not None and not runner.pursued:
+                self._troubles.tell(f"run {runner.run!r} stops here", runner.refusal)
             if self.runners.get(runner.run) is runner:
                 del self.runners[runner.run]
             self._solitude.leave(runner.run)
@@ -319,7 +325,7 @@ class Holdings:
             await last()
         except StoreError as e:
             # Only clean-up is done this way; whoever lists the marker does it again.
-            log.warning("clean-up is left to the next list: %s", e.message)
+            self._troubles.tell("clean-up is left to the next list", e)
         finally:
             self._leaving.discard(run)
 

@@ -274,7 +274,7 @@ class LeaseKeeper:
                 except StoreRefused as e:
                     if tenure.deadline == -math.inf:
                         raise
-                    self.refusal, trouble = e, str(e)  # it may be mended before the deadline
+                    self.refusal, trouble = e, e.message  # it may be mended before the deadline
                     await anyio.sleep(self._terms.timeout)
             tenure.unsure |= tenure.generation is None
             if self._is_too_late(tenure):

@@ -38,14 +38,16 @@ class Runner:
 
     Attributes:
         result: its outcome, once it is over.
-        refusal: why it was stopped, if the store refused a write for good.
+        refusal: what the store refused for good, if it was stopped for that.
+        pursued: somebody waits for it here, and raises `refusal`.
         parked: until when, once it is.
         gone: set when the worker does not carry the run any more.
     """
 
     def __init__(self, custody: Custody, workflows: Workflows) -> None:
         self.result: Result | None = None
-        self.refusal: Stopped | None = None
+        self.refusal: StoreError | None = None
+        self.pursued = False
         self.parked: Parked | None = None
         self.gone = anyio.Event()
         self.run = custody.run
@@ -79,8 +81,8 @@ class Runner:
 
     def fail(self, error: StoreError) -> None:
         """The store refused what must be written."""
-        self.refusal = Stopped("store", error=error)
-        self.stop(self.refusal)
+        self.refusal = self.refusal or error  # the first says what could not be recorded
+        self.stop(Stopped("store", error=error))
 
     def drain(self) -> None:
         """Stop as soon as no body is in flight; no further body starts."""
@@ -269,8 +271,7 @@ class Runner:
                 self._custody.why = "late"
                 return False
             case Stopped("store") as stopped:
-                self.refusal = stopped
-                log.error("run %r stops here: %s", self.run, stopped.error)
+                self.refusal = stopped.error
                 await self._custody.give_back()
             case Stopped("drain"):
                 await self._custody.give_back()

@@ -7,14 +7,13 @@ once, nothing is recorded, and the worker goes on under a new random id.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.abc
 
-from durable.errors import StoreError, StoreRefused
+from durable.errors import StoreError, StoreRefused, StoreUnavailable
 from durable.protocol.records import Start
 from durable.runtime import markers, watching
 from durable.runtime.definitions import Workflows
@@ -30,9 +29,8 @@ from durable.runtime.rounds import Periods, Rounds
 from durable.runtime.runner import Runner
 from durable.runtime.scheduler import Scheduler
 from durable.runtime.sweeper import Sweeper
+from durable.runtime.troubles import Troubles
 from durable.store import Refused, Store, Written
-
-log = logging.getLogger("durable")
 
 TIDY_PERIOD = 600.0  # seconds
 RELEASE_TIMEOUT = 1.0  # seconds, for leases that run out by themselves
@@ -65,6 +63,7 @@ class Worker:
             polls=self.options.polls,
         )  # fmt: skip
         self._lines = Lines(store, self.options.queues, workflows)
+        self._troubles = Troubles(store.system)
         self._sweeper = Sweeper(store=store, runtime_folder=self.options.runtime_folder)
         self._holdings: Holdings
         self._finder: Finder
@@ -120,7 +119,7 @@ class Worker:
         async with anyio.create_task_group() as tasks:
             self._holdings = Holdings(
                 self.store, self.workflows, self.options, tasks=tasks, on_change=self._on_change,
-                on_parked=self._on_parked, lines=self._lines,
+                on_parked=self._on_parked, lines=self._lines, troubles=self._troubles,
             )  # fmt: skip
             dispatcher = Dispatcher(self.store, self._lines, label=self.options.label)
             self._promoter = Promoter(self.store)
@@ -200,18 +199,20 @@ class Worker:
         self, pause: float, work: Callable[..., Awaitable[None]], *args: object
     ) -> None:
         """Do it for ever; a store that fails is asked again, one warning for each outage."""
-        warned = False
+        failing: float | None = None  # since when
         while True:
             try:
                 await work(*args)
-                warned = False
+                if failing is not None:
+                    self._troubles.over()
+                failing = None
             except StoreError as e:
-                if not warned:
-                    log.warning("the store does not answer: %s", e.message)
-                warned = True
+                now = self.store.system.boot()
+                failing = now if failing is None else failing
+                self._tell(e, now - failing)
             jittered = pause * self.store.system.uniform(0.8, 1.2)
             # The scheduler rests until something is due by itself.
-            soon = self.options.polls or warned or work == self._scheduler.look
+            soon = self.options.polls or failing is not None or work == self._scheduler.look
             if work in self._nudges:
                 with anyio.move_on_after(jittered if soon else math.inf):
                     await self._nudges[work].wait()
@@ -220,6 +221,16 @@ class Worker:
                 await anyio.sleep(jittered)
             else:
                 await anyio.sleep_forever()
+
+    def _tell(self, error: StoreError, lasted: float) -> None:
+        """Say that a loop fails, unless a run is about to raise the same where it is waited for.
+
+        A store that refuses everything stops every run within a ttl, with the lease at the latest.
+        """
+        if isinstance(error, StoreUnavailable):
+            self._troubles.tell("the store does not answer", error)
+        elif not self._follows or lasted > self.options.terms.ttl:
+            self._troubles.tell("the store refuses", error)
 
     # -- what is repeated -------------------------------------------------------------------------
 
@@ -290,7 +301,8 @@ class Worker:
         runner = self.runners.get(run)
         if runner is None:
             return True
+        runner.pursued = True
         await runner.gone.wait()
-        if runner.refusal is not None and runner.refusal.error is not None:
-            raise runner.refusal.error
+        if runner.refusal is not None:
+            raise runner.refusal
         return True

@@ -20,6 +20,8 @@ TEXT_MAX = 300  # characters of an answer that are quoted
 _BUSY = frozenset({408, 429})
 _RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 _KEEP_WORDS = ("retention", "hold")
+_PAYER_WORDS = ("requester pays", "user project", "userproject")
+_STATUSES = "https://cloud.google.com/storage/docs/json_api/v1/status-codes"
 
 
 class Answer(NamedTuple):
@@ -84,15 +86,37 @@ def silence(place: Place, what: str, error: Exception) -> StoreError:
     )
 
 
+def on_payer(place: Place, status: int, text: str) -> str:
+    """What to do if the project that pays is missing or wrong; empty if it is something else."""
+    lower = text.lower()
+    if status == 403 and "serviceusage.services.use" in lower:
+        return (
+            "Allow this account to have that project pay: gcloud projects add-iam-policy-binding "
+            f"{place.user_project or 'PROJECT'} --member=ACCOUNT "
+            "--role=roles/serviceusage.serviceUsageConsumer"
+        )
+    if status != 400 or not any(word in lower for word in _PAYER_WORDS):
+        return ""
+    if place.user_project:
+        said = f"The project {place.user_project!r} is none that can pay"
+        return f"{said}; name another: {place}?userProject=PROJECT"
+    return f"Name the project that pays: {place}?userProject=PROJECT"
+
+
+def meaning_of(status: int) -> str:
+    """Where a status is explained of which nothing better is known."""
+    return f"What Google means by {status}: {_STATUSES}"
+
+
 def _advice(place: Place, status: int, reason: str, text: str) -> str:
     bucket = f"gs://{place.bucket}"
     lower = f"{reason} {text}".lower()
+    if payer := on_payer(place, status, lower):
+        return payer
     if status == 404:
         return f"Check the name, or make the bucket: durable init {bucket}"
     if status == 401:
         return f"Sign in again: {LOGIN}"
-    if status == 400 and ("requester pays" in lower or "userproject" in lower):
-        return f"Name the project that pays: {place}?userProject=PROJECT"
     if status == 403 and any(word in lower for word in _KEEP_WORDS):
         return (
             "durable replaces and deletes objects, so the bucket must allow it: "
@@ -104,7 +128,7 @@ def _advice(place: Place, status: int, reason: str, text: str) -> str:
             "Allow this account to read, write and list objects: gcloud storage buckets "
             f"add-iam-policy-binding {bucket} --member=ACCOUNT --role=roles/storage.objectUser"
         )
-    return f"durable doctor {bucket} looks for the reason."
+    return meaning_of(status)
 
 
 def _said(body: bytes) -> tuple[str, str]:
