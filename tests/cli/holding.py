@@ -38,7 +38,8 @@ async def held() -> None:
 async def main() -> None:
     store = open_store(os.environ["DURABLE_STORE"])
     async with Client(store) as client, anyio.create_task_group() as tasks:
-        lease = await client.lease("job", label="me", state_fn=lambda old: {"n": 1})
+        # Not renewed meanwhile: who releases it in a bucket would have to wait.
+        lease = await client.lease("job", label="me", ttl=3600.0, state_fn=lambda old: {"n": 1})
         assert isinstance(lease, Lease)
         await client.start(held.options(id="held"))
         worker = Worker(store, {held.name: held.definition}, Options(queues=("default",), grace=0))

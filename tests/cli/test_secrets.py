@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,15 +94,30 @@ def _commands(parser: argparse.ArgumentParser, named: str = "") -> Iterator[str]
     yield from verbs or [named]
 
 
+class Behind:
+    """A bucket's clock, so that what is held is old enough to be written again at once."""
+
+    def __init__(self) -> None:
+        self.seconds = 5.0
+
+    def now(self) -> float:
+        return time.time() - self.seconds
+
+
+@pytest.fixture
+def behind() -> Behind:
+    return Behind()
+
+
 @pytest.fixture(params=["sqlite", "gs"])
 def url(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: Behind
 ) -> Iterator[str]:
     monkeypatch.chdir(tmp_path)
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/db"
         return
-    with serving(Service({BUCKET: Bucket()})) as server:
+    with serving(Service({BUCKET: Bucket(now=behind.now)})) as server:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
         yield f"gs://{BUCKET}/secrets"
 
@@ -110,6 +126,7 @@ def url(
 def test_no_command_shows_a_secret(
     url: str,
     form: str,
+    behind: Behind,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -120,6 +137,7 @@ def test_no_command_shows_a_secret(
     codes: dict[str, int] = {}
     with _holding(tmp_path) as holder:
         secrets = _secrets_of(holder)
+        behind.seconds = 0.0
         for name, words in CALLS:
             called = f"durable {name} {' '.join(words)}"
             flag = ["--json"] if form == "json" else []

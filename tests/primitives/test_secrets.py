@@ -14,6 +14,7 @@ from durable.client import Client
 from durable.errors import LeaseLost, LeaseTaken
 from durable.leases import Lease
 from durable.protocol.primitives import digest_of
+from durable.store import LOCAL_PACE
 from durable.store.memory import Bucket
 from durable.store.opening import open_store
 from durable.testing.gcs import Service, serving
@@ -93,6 +94,7 @@ async def test_no_output_has_a_token(
     """
     caplog.set_level(logging.DEBUG)
     store = open_store(url)
+    store.backend.pace = LOCAL_PACE  # else one write a second
     async with Client(store) as client:
         tokens, shown = await everything_that_can_be_done(client)
         files = _on_disk(tmp_path)  # while a database has not tidied up
