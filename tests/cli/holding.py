@@ -45,7 +45,7 @@ async def main() -> None:
         worker = Worker(store, {held.name: held.definition}, Options(queues=("default",), grace=0))
         await tasks.start(worker.run)
         while not _begun:
-            await anyio.sleep(0.05)  # the worker's own pace, in another process than the tests
+            await anyio.sleep(0.05)  # real: in another process than the tests, for a fact of it
         owners = {
             stored.meta["owner"]
             for folder in (names.WORKERS, names.LIVE)
