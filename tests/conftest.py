@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -63,6 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"DURABLE_REQUIRE names unknown parts {sorted(unknown)}; known are {sorted(PARTS)}"
         )
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background jobs ignore Ctrl-C, and so would the processes that tests interrupt.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 if importlib.util.find_spec("hypothesis") is not None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests import facts
-from tests.cli.command import FLOWS, Done, begin, durable, objects, until
+from tests.cli.command import FLOWS, PROGRAM, Done, begin, durable, objects, until
+from tests.commands import environment
 
 Cli = Callable[..., Done]
 
@@ -272,3 +275,24 @@ def test_with_json_a_fleet_prints_one_document(folder: Path, processes: int) -> 
     assert len({worker["worker"] for worker in workers}) == processes
     assert all(worker.keys() == {"worker", "label", "parked"} for worker in workers)
     assert {"loaded", "a workflow", "a step"} <= set(done.err.splitlines())
+
+
+def test_lines_of_workers_that_share_a_stream_are_whole(folder: Path) -> None:
+    """Each goes out in one write: between two, another process's line would land."""
+    (folder / "prints.py").write_text(PRINTS)
+    durable("start", "prints.py", folder=folder)
+    here, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a write is a message
+    words = ("worker", "prints.py", "--processes", "2", "--until-idle", "--json")
+    with (
+        here,
+        subprocess.Popen(
+            [*PROGRAM, *words], cwd=folder, env=environment(), stdout=theirs, stderr=theirs
+        ) as fleet,
+    ):
+        theirs.close()
+        said = list(iter(partial(here.recv, 65536), b""))
+
+    assert fleet.returncode == 0, said
+    assert Counter(said)[b"loaded\n"] == 2
+    assert {b"a workflow\n", b"a step\n"} <= set(said)
+    assert [line for line in said if line.find(b"\n") != len(line) - 1] == []

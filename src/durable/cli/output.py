@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -40,6 +41,18 @@ def alone(*, as_json: bool) -> Iterator[None]:
 def stream() -> TextIO:
     """Standard output, also where `alone` keeps it from others."""
     return _stdout.get() or sys.stdout
+
+
+def whole_lines() -> None:
+    """Each line of this process goes out at once and in one write, whatever PYTHONUNBUFFERED says.
+
+    Workers share streams: the processes of a fleet, and what logs to one place. Unbuffered, `print`
+    writes a line and its end apart, and lines of two processes run into each other; buffered, what
+    was printed before a kill is lost.
+    """
+    for shared in (stream(), sys.stderr):
+        if isinstance(shared, io.TextIOWrapper):  # else somebody collects it in this process
+            shared.reconfigure(line_buffering=True, write_through=False)
 
 
 def document(value: object) -> None:

@@ -37,6 +37,7 @@ UNWIND_TIMEOUT = 1.0  # seconds for tasks to end after the drain; then the proce
 
 def worker(arguments: argparse.Namespace) -> int:
     """Execute runs until stopped, or until there is nothing to do."""
+    output.whole_lines()
     _log_to_stderr()
     if arguments.processes != 1:
         return _fleet(arguments)
