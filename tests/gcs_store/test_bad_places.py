@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from durable import connect
+from durable import connect, every, workflow
 from durable.cli import main
 from durable.client import Client
 from durable.errors import StoreRefused
@@ -144,6 +144,11 @@ def test_b37_a_bucket_that_keeps_objects(
     assert names(bucket) == []
 
 
+@workflow
+async def report() -> None:
+    pytest.fail("a run of a schedule that was refused")
+
+
 async def _hold(client: Client) -> None:
     async with client.hold("k"):
         pytest.fail("the body of a lease that cannot be renewed runs")
@@ -156,14 +161,16 @@ WRITES: dict[str, Callable[[Client], Awaitable[object]]] = {
     "lease": lambda client: client.lease("k"),
     "hold": _hold,
     "cooperative_write": lambda client: client.leases.cooperative_write("k", lambda _: {"a": 1}),
+    "schedule": lambda client: client.schedules.create("nightly", every("1d"), report),
+    "pause": lambda client: client.queues.pause(queue="mails"),
 }
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_b37_a_primitive_on_a_bucket_that_keeps_objects(
+def test_b37_what_a_client_writes_to_a_bucket_that_keeps_objects(
     write: Callable[[Client], Awaitable[object]], server: Handle, bucket: BucketState
 ) -> None:
-    """Claims, documents and leases, too, refuse before their first write, and each time.
+    """Without any run, too, the first write is refused before it is sent, and each time.
 
     B37, treeverse/lakeFS#1339.
     """

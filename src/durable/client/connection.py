@@ -93,9 +93,9 @@ class Client(Coordination, Repair):
         super().__init__(store, lambda: self._tasks, renew_in_thread=in_thread)
         self._observe = observe
         self._options = options
-        self._schedules = Schedules(store, self._code_version)
-        self._queues = Queues(store)
-        self._locks = Locks(store)
+        self._schedules = Schedules(self.store, self._code_version)
+        self._queues = Queues(self.store)
+        self._locks = Locks(self.store)
         self._workflows: dict[str, WorkflowDefinition] = {}
         self._version = ""
         self._worker: Worker | None = None

@@ -33,7 +33,7 @@ R = TypeVar("R")
 class Coordination:
     """What several processes agree through, without a workflow.
 
-    Before the first write the store's settings are looked at, as before the first run.
+    Before the client's first write, of whatever kind, the store's settings are looked at.
 
     Args:
         store: where it is.
@@ -48,8 +48,6 @@ class Coordination:
         *,
         renew_in_thread: bool = True,
     ) -> None:
-        self.store = store
-
         def open_tasks() -> anyio.abc.TaskGroup:
             found = tasks()
             if found is None:
@@ -60,13 +58,12 @@ class Coordination:
             return found
 
         # Else what is written first could never be renewed, replaced or deleted.
-        checked = store.patient(store.patience, before_write=store.check)
-        self._checked = checked
+        self.store = store.patient(store.patience, before_write=store.check)
         thread = io_thread if renew_in_thread else None
-        self._holder = LeaseHolder(checked, open_tasks, thread=thread)
-        self._claims = Catalog(checked, CLAIMS, claims.of_stored)
-        self._docs = Catalog(checked, DOCS, documents.of_stored)
-        self._leases = Leases(checked, self._holder)
+        self._holder = LeaseHolder(self.store, open_tasks, thread=thread)
+        self._claims = Catalog(self.store, CLAIMS, claims.of_stored)
+        self._docs = Catalog(self.store, DOCS, documents.of_stored)
+        self._leases = Leases(self.store, self._holder)
 
     @property
     def claims(self) -> Catalog[Claim]:
@@ -99,7 +96,7 @@ class Coordination:
             InvalidArguments: the value cannot be stored.
             StoreUnavailable: no answer; the claim may have been made, or may be yet.
         """
-        return await claims.claim(self._checked, key, value, label=label)
+        return await claims.claim(self.store, key, value, label=label)
 
     @overload
     async def once(
@@ -118,7 +115,7 @@ class Coordination:
             OutcomeUnknown: somebody began it, and it is not known what became of it.
             InvalidId: the key is empty, too long or has control characters.
         """
-        effect = Effect(store=self._checked, key=key, label=own_label())
+        effect = Effect(store=self.store, key=key, label=own_label())
         return await effect.once(functools.partial(fn, *args, **kwargs))
 
     async def settle(
@@ -136,7 +133,7 @@ class Coordination:
             Conflict: no effect of that key is under way.
             InvalidArguments: the value cannot be stored.
         """
-        effect = Effect(store=self._checked, key=key, label=texts.check(by, "by") or own_label())
+        effect = Effect(store=self.store, key=key, label=texts.check(by, "by") or own_label())
         await effect.settle(value, happened=happened)
 
     def doc(self, key: str, *, label: str | None = None) -> Document:
@@ -145,7 +142,7 @@ class Coordination:
         Raises:
             InvalidId: the key cannot be part of an object's name.
         """
-        return Document(self._checked, key, label=label)
+        return Document(self.store, key, label=label)
 
     async def lease(
         self,
