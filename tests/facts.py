@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-SECONDS_MAX = 20.0  # of real time, for a fact that never comes
+SECONDS_MAX = 60.0  # of real time, for a fact that never comes
 GLANCE = 0.01  # seconds between two looks
 
 

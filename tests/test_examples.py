@@ -84,9 +84,10 @@ def test_checkout_goes_on_after_ctrl_c(tmp_path: Path) -> None:
         check=False,
     )
 
+    told = [*seen, *(line for line in rest.splitlines() if line in steps)]  # more, if we are slow
     assert seen == steps[:2]
+    assert told == steps[: len(told)]
     assert first.returncode == 130, errors
-    assert not [line for line in rest.splitlines() if line in steps]
     assert "order-1" in errors
     assert second.returncode == 0, second.stderr
-    assert [line for line in second.stdout.splitlines() if line in steps] == steps[2:]
+    assert [line for line in second.stdout.splitlines() if line in steps] == steps[len(told) :]

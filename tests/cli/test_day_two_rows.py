@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from durable.store.opening import open_store
 from tests.cli.command import FLOWS, Done, begin, durable, until
+from tests.crash.store import StoreFile
 
 Cli = Callable[..., Done]
 
@@ -43,6 +45,19 @@ def finished(cli: Cli, folder: Path) -> list[tuple[int, str]]:
     return [(epoch["epoch"], epoch["why"]) for epoch in shown["epochs"]]
 
 
+def stop_between_writes(process: subprocess.Popen[str], folder: Path) -> None:
+    """Stopped in the middle of a commit it would keep the store from everybody."""
+    store = StoreFile(folder / ".durable" / "durable.db")
+    stopped = False
+    while not stopped:
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # all its threads
+        stopped = not store.is_locked()
+        if not stopped:
+            process.send_signal(signal.SIGCONT)
+    store.close()
+
+
 def test_b19_a_run_of_a_killed_worker_is_freed_by_its_id(
     cli: Cli, folder: Path, stuck: subprocess.Popen[str]
 ) -> None:
@@ -67,7 +82,7 @@ def test_b19_a_live_holder_is_fenced_by_force_alone(
 
     B19, hashicorp/terraform#17592.
     """
-    stuck.send_signal(signal.SIGSTOP)
+    stop_between_writes(stuck, folder)
 
     refused = cli("release", "x")
     assert refused.code != 0

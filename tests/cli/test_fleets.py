@@ -277,6 +277,32 @@ def test_with_json_a_fleet_prints_one_document(folder: Path, processes: int) -> 
     assert {"loaded", "a workflow", "a step"} <= set(done.err.splitlines())
 
 
+STRIKES = """
+import os, signal, sys
+
+def strike(event: str, args: object) -> None:
+    if event == "subprocess.Popen" and not struck:
+        struck.append(True)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+struck: list[bool] = []
+sys.addaudithook(strike)
+"""
+
+
+def test_a_fleet_that_is_stopped_while_it_starts_leaves_nobody(folder: Path, flow: str) -> None:
+    """Asked to end between two of its processes, it ends all of them."""
+    (folder / "sitecustomize.py").write_text(STRIKES)
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    words = ("worker", flow, "--processes", "2")
+    fleet = subprocess.run(
+        [*PROGRAM, *words], cwd=folder, env={**environment(), "PYTHONPATH": path},
+        timeout=50, check=False,
+    )  # fmt: skip
+
+    assert fleet.returncode == 0
+
+
 def test_lines_of_workers_that_share_a_stream_are_whole(folder: Path) -> None:
     """Each goes out in one write: between two, another process's line would land."""
     (folder / "prints.py").write_text(PRINTS)

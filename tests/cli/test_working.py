@@ -85,6 +85,30 @@ def test_sigterm_drains(cli: Cli, folder: Path, started: list[subprocess.Popen[s
     assert [e["why"] for e in epochs] == ["drain"]
 
 
+STOPS = """
+import logging, os, signal
+from durable import workflow
+
+class Stop(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if " serves " in record.getMessage():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+logging.getLogger("durable").addHandler(Stop())
+
+@workflow
+async def nothing() -> None: ...
+"""
+
+
+def test_from_when_it_says_that_it_serves_it_drains(folder: Path) -> None:
+    """Whoever reads the line may ask it to end at once."""
+    (folder / "stops.py").write_text(STOPS)
+    done = durable("worker", "stops.py", folder=folder)
+
+    assert (done.code, "has stopped" in done.err) == (0, True), done.err
+
+
 def test_a_second_signal_ends_it_at_once(
     cli: Cli, folder: Path, started: list[subprocess.Popen[str]]
 ) -> None:

@@ -246,9 +246,9 @@ async def test_a_project_that_cannot_pay(
 @each_verb
 async def test_a_host_that_cannot_be_reached_is_unavailable(verb: Verb, kind: str) -> None:
     """A closed port, an unknown name and failing TLS are all passing troubles of the network."""
-    with Parrot(b"no TLS here") as parrot:
+    with Parrot(b"no TLS here") as parrot, closed_port() as port:
         endpoint = {
-            "port": f"http://127.0.0.1:{closed_port()}",
+            "port": f"http://127.0.0.1:{port}",
             "name": "http://no-such-host.invalid",
             "tls": f"https://127.0.0.1:{parrot.port}",
         }[kind]

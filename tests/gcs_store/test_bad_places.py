@@ -5,7 +5,6 @@ Nothing is half-written: where it can be known before the first write, nothing i
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from durable.store.memory import Bucket
 from durable.testing.gcs import BucketState, Fault, Handle, Service, serving
 from tests import facts
 from tests.cli.command import FLOWS, Done, begin, durable, until
+from tests.gcs_store.parrot import closed_port
 
 BUCKET = "some-bucket"
 QUICK = f"{FLOWS}:quick"
@@ -211,14 +211,13 @@ def test_the_settings_are_looked_at_once(server: Handle) -> None:
 
 def test_an_unreachable_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for ten seconds, then the line says who did not answer."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")  # nobody is there now
     place = f"gs://{BUCKET}/shop"
-    with ThreadPoolExecutor() as threads:  # else each would be waited for in turn
-        every = threads.map(
-            lambda name: durable("--store", place, *COMMANDS[name], folder=tmp_path), COMMANDS
-        )
+    with closed_port() as port:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+        with ThreadPoolExecutor() as threads:  # else each would be waited for in turn
+            every = threads.map(
+                lambda name: durable("--store", place, *COMMANDS[name], folder=tmp_path), COMMANDS
+            )
 
     for done in every:
         check_refused(done, f"http://127.0.0.1:{port} did not answer", "can be reached")

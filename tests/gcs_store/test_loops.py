@@ -17,8 +17,10 @@ import pytest
 from durable.errors import StoreError
 from durable.loops import io_thread, settled
 from durable.store.gcs import GcsBackend, Place
+from durable.store.gcs.http import ANSWER_SECONDS
 from durable.testing.gcs import Fault, Handle
 from tests.commands import environment
+from tests.facts import SECONDS_MAX, until
 from tests.gcs_store.conftest import BUCKET
 from tests.gcs_store.parrot import Parrot
 
@@ -29,10 +31,7 @@ def _connections(handle: Handle) -> int:
 
 
 def _wait_for_none(handle: Handle) -> None:
-    """Each look is a turn of the server's event loop."""
-    deadline = time.monotonic() + 5
-    while _connections(handle):
-        assert time.monotonic() < deadline, "connections stay open"
+    until(lambda: not _connections(handle), "connections stay open")
 
 
 def test_an_event_loop_takes_its_connections_along(place: Place, server: Handle) -> None:
@@ -78,7 +77,7 @@ def test_closing_reaches_every_event_loop(place: Place, server: Handle, closer: 
 
     other = threading.Thread(target=run)
     other.start()
-    assert used.wait(5)
+    assert used.wait(SECONDS_MAX)
     anyio.run(backend.read, "a", backend="trio")
     assert _connections(server) == 2
     anyio.run(backend.aclose, backend=closer)
@@ -144,7 +143,7 @@ def test_a_cancellation_in_trio_reaches_the_request(place: Place, server: Handle
         await backend.aclose()
         return took
 
-    assert anyio.run(use, backend="trio") < 1.0
+    assert anyio.run(use, backend="trio") < ANSWER_SECONDS
 
 
 @pytest.mark.requires("trio")

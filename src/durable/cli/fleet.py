@@ -78,7 +78,7 @@ class _Fleet:
 
     async def run(self) -> int:
         stopping = False
-        running = [self._begin() for _ in range(self.count)]
+        running: list[subprocess.Popen[bytes]] = []
 
         def stop() -> None:
             nonlocal stopping
@@ -87,7 +87,8 @@ class _Fleet:
                 process.terminate()
 
         codes: list[int] = []
-        with asked_to_stop(stop):
+        with asked_to_stop(stop):  # from before the first says that it serves
+            running += [self._begin() for _ in range(self.count)]
             while running:
                 await anyio.sleep(LOOK_PERIOD)
                 for process in [p for p in running if p.poll() is not None]:
