@@ -17,10 +17,10 @@ from durable.protocol import names, records
 from durable.protocol.records import Lease, Marker
 from durable.runtime import markers
 from durable.runtime.sweeper import Sweeper, sweep
-from durable.store import Store
+from durable.store import REMOTE_PACE, Store
 from durable.store.memory import Call, Fault, MemoryBackend
 from tests.runtime.clocks import BACKENDS, virtual
-from tests.runtime.world import world
+from tests.runtime.world import HOUR, world
 from tests.stores import chosen
 from tests.virtual_time import virtual_seconds
 
@@ -627,6 +627,40 @@ async def test_a_full_store_stops_the_run_with_nothing_half_recorded() -> None:
         os_full = False
 
         assert await w.result("r") == 10
+
+
+@pytest.mark.parametrize("verb", ["create", "replace"])
+async def test_what_the_store_would_not_have_is_tried_again_soon(verb: str) -> None:
+    """A run that could be neither carried on nor given back; and not more often, if that lasts."""
+
+    def refuse(call: Call) -> Fault | None:
+        mine = "/steps/" in call.name or (verb == "replace" and call.name.startswith("live/"))
+        return Fault("refused") if call.verb in ("create", verb) and mine and refuses else None
+
+    def lists() -> int:
+        return w.bucket.log.count(("list", "live/default/"))
+
+    async with world() as w:
+        refuses = False
+        await w.process(faults=refuse)
+        await w.start("earlier", quickly, 1)
+        assert await w.result("earlier") == 2
+        await w.start("r", three, "a", 3.0)
+        await w.until(lambda: bodies["a0"] >= 1)
+        refuses = True
+        await virtual_seconds(20)
+        refuses = False
+        since = anyio.current_time()
+        assert await w.result("r") == ["a0", "a1", "a2"]
+        assert anyio.current_time() - since < REMOTE_PACE.busy * 1.2 + 3 * 3.0 + 2
+
+        refuses = True
+        await w.start("s", quickly, 2)
+        before = lists()
+        await virtual_seconds(HOUR / 10)
+        assert lists() - before < HOUR / 10 / REMOTE_PACE.busy * 1.25
+        refuses = False
+        assert await w.result("s") == 4
 
 
 async def test_a_worker_that_starts_in_an_outage_works_after_it() -> None:

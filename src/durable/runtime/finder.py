@@ -84,10 +84,15 @@ class Finder:
         self._list_at = 0.0
         self._whole_at = 0.0
         self._attention_at = 0.0
+        self._again_at = math.inf  # for what the store would not do
 
     def hurry(self) -> None:
         """List the whole queues at the next look."""
         self._list_at = self._whole_at = 0.0
+
+    def look_again(self) -> None:
+        """List the whole queues before long: the store would not have a run that they show."""
+        self._again_at = min(self._again_at, self._after(busy=True))
 
     async def look(self) -> None:
         """One poll: the bells, and a list where one is due."""
@@ -95,7 +100,8 @@ class Finder:
         rung = self._holdings.room > 0 and await self._queue_bells()
         if not self._holdings.room:
             await self._dispatch_for_others()
-        look = rung or self._dispatcher.is_in_doubt
+        again = system.boot() >= self._again_at
+        look = rung or again or self._dispatcher.is_in_doubt
         if look or system.boot() >= self._list_at:
             await self._list_now(whole=look or system.boot() >= self._whole_at, rung=rung)
         if system.boot() >= self._attention_at:
@@ -111,6 +117,7 @@ class Finder:
         self._list_at = planned
         if whole or self.until_idle or not self._is_busy():
             self._whole_at = planned
+            self._again_at = math.inf
             soon = await self._dispatch(rung=rung)
             await self._list(dict.fromkeys(self._options.queues, EVERYTHING))
             self.listed_at = planned - pace.busy

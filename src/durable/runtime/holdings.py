@@ -38,6 +38,7 @@ class Holdings:
     Args:
         on_change: called when a place became free or the lease was lost: look for work.
         on_parked: told of each run that was parked, with its queue and until when.
+        on_left: called when the store would not have a run taken, carried on or cleaned up.
         lines: what is known of the queues.
         troubles: told of what the store would not do.
 
@@ -54,6 +55,7 @@ class Holdings:
         tasks: anyio.abc.TaskGroup,
         on_change: Callable[[], None],
         on_parked: Callable[[str, str, float | None], None],
+        on_left: Callable[[], None],
         lines: Lines,
         troubles: Troubles,
     ) -> None:
@@ -67,6 +69,7 @@ class Holdings:
         self._tasks = tasks
         self._on_change = on_change
         self._on_parked = on_parked
+        self._on_left = on_left
         self._lines = lines
         self._troubles = troubles
         self._open = True
@@ -194,7 +197,7 @@ class Holdings:
         try:
             return await self._take(stored, why)
         except StoreError as e:
-            self._troubles.tell("could not take a run", e)
+            self._left("could not take a run", e)
             return None
 
     async def _take_apart(self, stored: Stored, why: Why | None = None) -> None:
@@ -291,7 +294,7 @@ class Holdings:
             runner.fail(e)
         finally:
             if runner.refusal is not None and not runner.pursued:
-                self._troubles.tell(f"run {runner.run!r} stops here", runner.refusal)
+                self._left(f"run {runner.run!r} stops here", runner.refusal)
             if self.runners.get(runner.run) is runner:
                 del self.runners[runner.run]
             self._solitude.leave(runner.run)
@@ -325,9 +328,14 @@ class Holdings:
             await last()
         except StoreError as e:
             # Only clean-up is done this way; whoever lists the marker does it again.
-            self._troubles.tell("clean-up is left to the next list", e)
+            self._left("clean-up is left to the next list", e)
         finally:
             self._leaving.discard(run)
+
+    def _left(self, what: str, error: StoreError) -> None:
+        """A list that comes soon shows the run again; nothing else would before a slow one."""
+        self._troubles.tell(what, error)
+        self._on_left()
 
     # -- letting go -------------------------------------------------------------------------------
 

@@ -119,7 +119,8 @@ class Worker:
         async with anyio.create_task_group() as tasks:
             self._holdings = Holdings(
                 self.store, self.workflows, self.options, tasks=tasks, on_change=self._on_change,
-                on_parked=self._on_parked, lines=self._lines, troubles=self._troubles,
+                on_parked=self._on_parked, on_left=self._on_left,
+                lines=self._lines, troubles=self._troubles,
             )  # fmt: skip
             dispatcher = Dispatcher(self.store, self._lines, label=self.options.label)
             self._promoter = Promoter(self.store)
@@ -233,6 +234,9 @@ class Worker:
             self._troubles.tell("the store refuses", error)
 
     # -- what is repeated -------------------------------------------------------------------------
+
+    def _on_left(self) -> None:
+        self._finder.look_again()
 
     def _on_parked(self, run: str, queue: str, due: float | None) -> None:
         if due is not None:
