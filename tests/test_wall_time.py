@@ -79,6 +79,7 @@ def test_a_wait_for_a_fact_is_not(backend: str) -> None:
         anyio.run(fact, backend=backend)
         clocks.run(backend, hours)
         in_thread(sleep, "lease of w1")
+        in_thread(lambda: loop(backend), "durable.testing")  # until a child process is done, say
 
         assert watch.take() == []
 
