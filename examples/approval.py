@@ -17,6 +17,7 @@ from durable import connect, select, sleep, step, wait_event, workflow
 from durable.client import Client
 
 TWO_DAYS = 0.5  # seconds; "2d" where people decide
+asked = anyio.Event()
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Approval:
 @step
 async def ask_the_director(order: str) -> None:
     print(f"{order}: nobody said anything, asking the director")
+    asked.set()
 
 
 @workflow(events={"approval": Approval})
@@ -38,20 +40,19 @@ async def buy(order: str) -> str:
     return f"{order}: approved by {said.by}"
 
 
-async def approve(client: Client, order: str, by: str, after: float) -> None:
-    await anyio.sleep(after)
-    handle = await client.get(order)
-    await handle.send("approval", Approval(by), key=by)
+async def director(client: Client) -> None:
+    await asked.wait()
+    handle = await client.get("A-2")
+    await handle.send("approval", Approval("dora"), key="dora")
 
 
 async def main() -> None:
     async with connect() as client, anyio.create_task_group() as people:
-        people.start_soon(approve, client, "A-1", "ann", 0.2)
-        said = await client.run(buy.options(id="A-1"), "A-1")
-        print(said)
-        people.start_soon(approve, client, "A-2", "dora", 1.5)
-        said = await client.run(buy.options(id="A-2"), "A-2")
-        print(said)
+        first = await client.start(buy.options(id="A-1"), "A-1")
+        await first.send("approval", Approval("ann"), key="ann")
+        print(await client.run(buy.options(id="A-1"), "A-1"))
+        people.start_soon(director, client)
+        print(await client.run(buy.options(id="A-2"), "A-2"))
 
 
 if __name__ == "__main__":

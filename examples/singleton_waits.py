@@ -14,44 +14,46 @@ import anyio
 
 from durable import RunFailed, connect, step, workflow
 
-begun: dict[str, anyio.Event] = {}
 
+async def show(words: str, *, gives_up: bool, **options: Any) -> None:
+    begun, may_end, ended = anyio.Event(), anyio.Event(), list[str]()
 
-@step
-async def build(day: str, seconds: float) -> str:
-    begun[day].set()
-    await anyio.sleep(seconds)
-    return f"{day}'s report"
+    @step(name=f"build for {words}")
+    async def build(day: str) -> str:
+        if day == "monday":
+            begun.set()
+            await may_end.wait()
+        return f"{day}'s report"
 
-
-async def show(words: str, *, monday: float = 2, **options: Any) -> None:
     @workflow(name=words, singleton="report", on_conflict="wait", **options)
-    async def report(day: str, seconds: float) -> str:
-        return await build(day, seconds)
+    async def report(day: str) -> str:
+        return await build(day)
 
-    ended: list[str] = []
-    begun.update(monday=anyio.Event(), tuesday=anyio.Event())
-
-    async def run(day: str, seconds: float) -> None:
+    async def run(day: str) -> None:
         async with connect() as client:
             try:
-                ended.append(await client.run(report, day, seconds))
+                ended.append(await client.run(report, day))
             except RunFailed as failed:  # its cause is SingletonTaken, which names the holder
                 waited = str(failed.__cause__).partition("after waiting ")[2].partition(":")[0]
                 ended.append(f"{day} gives up after {waited}")
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run, "monday", monday)
-        await begun["monday"].wait()
-        tasks.start_soon(run, "tuesday", 0.1)
+        tasks.start_soon(run, "monday")
+        await begun.wait()
+        if gives_up:  # while Monday's report is being built
+            await run("tuesday")
+        else:
+            tasks.start_soon(run, "tuesday")
+            await anyio.sleep(0.4)
+        may_end.set()
     print(f"for {words}: {', '.join(ended)}")  # in the order in which they ended
 
 
 async def main() -> None:
-    await show("ever")
-    await show("200 ms", max_wait=0.2)
-    await show("3 attempts", max_attempts=3, attempt_every=0.1)
-    await show("3 attempts, soon done", monday=0.4, max_attempts=3, attempt_every=2)
+    await show("ever", gives_up=False)
+    await show("200 ms", gives_up=True, max_wait=0.2)
+    await show("3 attempts", gives_up=True, max_attempts=3, attempt_every=0.1)
+    await show("3 attempts, soon done", gives_up=False, max_attempts=3, attempt_every=2)
 
 
 anyio.run(main)

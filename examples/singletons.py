@@ -12,49 +12,48 @@ Prints:
          a key for each day: tuesday's report, monday's report
 """
 
+from functools import partial
 from typing import Any
 
 import anyio
 
-from durable import RunCancelled, Skipped, connect, step, workflow
+from durable import RunCancelled, connect, step, workflow
 from durable.errors import SingletonTaken
 
 
-@step
-async def build(day: str, seconds: float) -> str:
-    await anyio.sleep(seconds)
-    return f"{day}'s report"
-
-
 async def show(word: str, on_conflict: Any, key: Any = "report", **options: Any) -> None:
+    begun, may_end, ended = anyio.Event(), anyio.Event(), list[str]()
+
+    @step(name=f"build to {word}")
+    async def build(day: str) -> str:
+        if day == "monday":
+            begun.set()
+            await may_end.wait()
+        return f"{day}'s report"
+
     @workflow(name=word, singleton=key, on_conflict=on_conflict, **options)
-    async def report(day: str, seconds: float) -> str:
-        return await build(day, seconds)
+    async def report(day: str) -> str:
+        return await build(day)
 
-    ended: list[str] = []
+    async def run(day: str) -> None:
+        try:
+            came: Any = await client.run(report.options(id=f"{word}-{day}"), day)
+        except (SingletonTaken, RunCancelled) as e:
+            came = f"{day} is {'cancelled' if isinstance(e, RunCancelled) else 'refused'}"
+        ended.append(came or f"{day} is skipped because {came.holder} goes on")
+        may_end.set()
 
-    async def run(day: str, seconds: float) -> None:
-        async with connect() as client:
-            try:
-                came = await client.run(report.options(id=f"{word}-{day}"), day, seconds)
-            except (SingletonTaken, RunCancelled) as e:
-                came = f"{day} is {'cancelled' if isinstance(e, RunCancelled) else 'refused'}"
-        if isinstance(came, Skipped):
-            came = f"{day} is skipped because {came.holder} goes on"
-        ended.append(came)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run, "monday", 0.8 if "ttl" not in str(options) else 3)
-        await anyio.sleep(0.4)
-        tasks.start_soon(run, "tuesday", 0.1)
+    async with connect() as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(run, "monday")
+        await begun.wait()
+        tasks.start_soon(run, "tuesday")
+        if word in {"join", "wait", "queue"}:  # Tuesday's report comes only after Monday's
+            await anyio.sleep(0.4)
+            may_end.set()
     print(f"{word}: {', '.join(ended)}")  # in the order in which they ended
 
 
-async def main() -> None:
-    for word in ("raise", "skip", "join", "wait", "queue", "replace"):
-        await show(word, word)
-    await show("a lock for 1 s", "queue", lock_ttl=1)
-    await show("a key for each day", "raise", "{0}".format)  # of the arguments, the day
-
-
-anyio.run(main)
+for word in ("raise", "skip", "join", "wait", "queue", "replace"):
+    anyio.run(show, word, word)
+anyio.run(partial(show, "a lock for 1 s", "queue", lock_ttl=1))
+anyio.run(show, "a key for each day", "raise", "{0}".format)  # of the arguments, the day

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from tests.runtime import clocks
 from tests.virtual_time import virtual_seconds
 from tests.wall_time import watching
 
-BRIEF = 0.002  # seconds
+BRIEF = 0.1  # seconds; of a loop's timer a busy machine takes some before the loop waits for it
 SLEEPERS = {"anyio", "asyncio", "time", "trio"}
 ROOT = Path(__file__).parent
 
@@ -52,11 +53,11 @@ WAYS: dict[str, Callable[[], object]] = {
 )
 def test_a_wait_for_time_is_noticed(way: Callable[[], object]) -> None:
     """Whoever waits, and in whatever thread; the message says where."""
-    with watching(longest=BRIEF / 2) as watch:
+    with watching(longest=BRIEF / 100) as watch:
         way()
         (told,) = watch.take()
 
-    assert "waited for 0.00 s" in told
+    assert re.search(r"waited for 0\.[01]\d s", told)
     assert "test_wall_time.py" in told
 
 
@@ -78,6 +79,7 @@ def test_a_wait_for_a_fact_is_not(backend: str) -> None:
         anyio.run(fact, backend=backend)
         clocks.run(backend, hours)
         in_thread(sleep, "lease of w1")
+        in_thread(lambda: loop(backend), "durable.testing")  # until a child process is done, say
 
         assert watch.take() == []
 

@@ -28,6 +28,9 @@ LONGEST = 0.25  # seconds
 # These renew leases beside what a test does; nothing waits for their next renewal.
 BESIDE = ("lease of ", "durable: requests of trio, renewals of leases")
 
+# Its event loop is on a virtual clock, and waits only for threads and processes that do real work.
+VIRTUAL = "durable.testing"
+
 
 class Watch:
     """The waits of all threads that were longer than `longest` seconds, since last asked."""
@@ -60,7 +63,7 @@ def watching(longest: float = LONGEST) -> Iterator[Watch]:
 
     def select(self: Any, timeout: float | None = None) -> Any:
         events = real_select(self, timeout)
-        if timeout and not events:
+        if timeout and not events and threading.current_thread().name != VIRTUAL:
             watch.in_vain(timeout)
         return events
 
@@ -90,7 +93,7 @@ def _watch_trio(watch: Watch, patch: pytest.MonkeyPatch) -> None:
 
     def get_events(self: Any, timeout: float) -> Any:
         events = real(self, timeout)
-        if timeout > 0 and not events:
+        if timeout > 0 and not events and threading.current_thread().name != VIRTUAL:
             watch.in_vain(timeout)
         return events
 

@@ -54,7 +54,7 @@ class Fleet:
             "--ttl", f"{TTL:g}s", "--concurrency", str(CONCURRENCY), "--name", process.name,
             *(["--until-idle"] if until_idle else []),
         ]  # fmt: skip
-        with (self.folder / LOGS / f"{process.name}.log").open("wb") as log:
+        with self._log_of(process).open("wb") as log:
             child = subprocess.Popen(
                 command,
                 cwd=self.folder,
@@ -122,6 +122,10 @@ class Fleet:
             process.exit_code = self._running.pop(process.name).returncode
         return found
 
+    def has_begun(self, process: Process) -> bool:
+        """Whether it has said that it serves: from then on it drains when it is told to end."""
+        return " serves " in self._log_of(process).read_text(encoding="utf-8")
+
     def held_by(self, process: Process) -> dict[str, str]:
         """Runs whose marker names a worker of this process, and that worker."""
         workers = {s.worker for s in self.look() if s.process == process.name}
@@ -155,6 +159,9 @@ class Fleet:
         process.exit_code = child.returncode
         del self._running[process.name]
         return True
+
+    def _log_of(self, process: Process) -> Path:
+        return self.folder / LOGS / f"{process.name}.log"
 
     def _present(self) -> list[Process]:
         return [self.story.processes[name] for name in self._running]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -176,6 +177,9 @@ class Harness:
         self._replace_the_dead()
         leaving = self.fleet.unharmed()
         for process in leaving:
+            # Some were started a moment ago, in the place of one that was killed.
+            if not await until(partial(self.fleet.has_begun, process), PATIENCE):
+                self.story.troubles.append(f"worker {process.name} did not begin")
             self.fleet.drain(process)
         for process in leaving:
             await self._expect_end(process, PATIENCE)

@@ -10,6 +10,7 @@ import pytest
 from durable.decorators import step, workflow
 from durable.protocol import names, records
 from durable.protocol.records import Presence
+from durable.store.memory import Call, Fault
 from tests.runtime.clocks import BACKENDS, virtual
 from tests.runtime.world import Process, World, world
 from tests.virtual_time import virtual_seconds
@@ -157,6 +158,22 @@ async def test_who_no_longer_shows_itself_is_not_counted() -> None:
         runs = await quiet(w)
         await virtual_seconds(BUSY)
         assert await over(w, runs)
+
+
+async def test_who_ends_while_it_shows_itself_leaves_nothing() -> None:
+    """Told to end before its first showing is acknowledged, it waits for that and hides."""
+
+    def slow(call: Call) -> Fault | None:
+        shows = call.verb == "create" and call.name.startswith("presence/")
+        return Fault("slow_reply", seconds=0.5) if shows else None
+
+    async with world() as w:
+        process = await w.process(faults=slow)
+        await w.until(lambda: bool(w.hints("presence/")))
+        process.worker.stop()
+        await process.gone.wait()
+
+        assert not w.hints("presence/")
 
 
 async def test_junk_among_the_workers_stops_nobody() -> None:

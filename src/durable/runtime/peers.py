@@ -39,6 +39,7 @@ class Peers:
         self._holdings = holdings
         self._options = options
         self._workflows = workflows
+        self._showing = anyio.Lock()  # whoever hides knows whether there is anything to hide
         self._shown = 0  # generation of our presence object
         self._shown_as = ""  # a worker that was fenced goes on under another id
         self._others: list[Presence] = []
@@ -53,21 +54,27 @@ class Peers:
             runs=len(self._holdings.runners), full=not self._holdings.room,
         )  # fmt: skip
         name, body = names.presence(worker), records.encode(presence)
-        if self._shown_as != worker:
-            await self.hide()
-            self._shown, self._shown_as = 0, worker
-        if self._shown:
-            written = await self._store.replace(name, self._shown, body, nonce=token)
-        else:
-            written = await self._store.create(name, body, nonce=token)
-        self._shown = written.generation if isinstance(written, Written) else 0
+        async with self._showing:
+            if self._shown_as != worker:
+                with anyio.move_on_after(HIDE_TIMEOUT):
+                    await self._remove()
+                self._shown, self._shown_as = 0, worker
+            if self._shown:
+                written = await self._store.replace(name, self._shown, body, nonce=token)
+            else:
+                written = await self._store.create(name, body, nonce=token)
+            self._shown = written.generation if isinstance(written, Written) else 0
 
     async def hide(self) -> None:
         """This worker ends. Not worth an error: what is not renewed is not counted any more."""
+        with anyio.move_on_after(HIDE_TIMEOUT):
+            async with self._showing:
+                await self._remove()
+
+    async def _remove(self) -> None:
         if self._shown:
-            name = names.presence(self._shown_as)
-            with anyio.move_on_after(HIDE_TIMEOUT), contextlib.suppress(StoreError):
-                await self._store.delete(name, self._shown)
+            with contextlib.suppress(StoreError):
+                await self._store.delete(names.presence(self._shown_as), self._shown)
 
     async def part(self, queue: str) -> Within:
         """The part of the queue's markers that falls to this worker."""
