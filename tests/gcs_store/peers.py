@@ -44,6 +44,10 @@ class Line:
     def say(self, data: bytes) -> None:
         self._writer.write(data)
 
+    def say_no_more(self) -> None:
+        """Close this side alone."""
+        self._writer.write_eof()
+
     def break_off(self) -> None:
         """End it as a machine does that knows nothing of it: with a reset."""
         linger = struct.pack("ii", 1, 0)

@@ -9,7 +9,7 @@ from contextlib import suppress
 import anyio.lowlevel
 import pytest
 
-from durable.store.gcs.connections import CONNECTIONS, PART_BYTES
+from durable.store.gcs.connections import CONNECTIONS, PART_BYTES, Connections
 from durable.store.gcs.responses import BadResponse
 from tests.gcs_store.certificates import Certificates
 from tests.gcs_store.peers import Line, Slow, talking
@@ -77,6 +77,44 @@ def test_an_answer_ends_the_sending() -> None:
             seen.set()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("saying", [b"HTTP/1.1 503 Busy\r\n\r\nfull", OK[:-1]])
+def test_a_server_that_says_no_more_is_not_waited_for(saying: bytes) -> None:
+    """It reads no more either, so what it is still sent would never be out."""
+    stuck, seen = asyncio.Event(), asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        await line.hear()
+        await stuck.wait()
+        line.say(saying)
+        line.say_no_more()
+        await seen.wait()
+        await line.hear_out()
+
+    async def main() -> None:
+        async with talking(talk) as (_, connections):
+            request = asyncio.create_task(connections.ask(ASK, LARGE, 5))
+            await _stuck(connections)
+            stuck.set()
+            if saying.endswith(b"full"):
+                response = await request
+                assert (response.status, response.body) == (503, b"full")
+            else:
+                with pytest.raises(ConnectionResetError, match="before the answer was there"):
+                    await request
+            seen.set()
+
+    asyncio.run(main())
+
+
+async def _stuck(connections: Connections) -> None:
+    """Until the one connection has had as much to send for many turns of the event loop."""
+    waiting = [0]
+    while len(waiting) < 100 or not waiting[-1]:
+        await anyio.lowlevel.checkpoint()
+        left = sum(each._transport.get_write_buffer_size() for each in connections._open)
+        waiting = [*waiting, left] if left == waiting[-1] else [left]
 
 
 @pytest.mark.parametrize("reads", [True, False])

@@ -110,10 +110,15 @@ class Connection(asyncio.Protocol):
             if response is not None:
                 self._end(response)
 
+    def eof_received(self) -> None:
+        # The transport's own way is to send what it still has before it ends, which may be never.
+        self._end(self._reader.end() or _nothing_came())
+        self.close()
+
     def connection_lost(self, error: Exception | None) -> None:
         if error is not None:
             error = error.with_traceback(None)  # asyncio's, with our frames and the body in it
-        self._end(error or self._reader.end() or _nothing_came())
+        self._end(error or _nothing_came())
         self._opened.close()
         self._lost(self)
 
