@@ -314,6 +314,56 @@ def test_a_request_is_sent_once() -> None:
     assert heard == [ASK, ASK]
 
 
+def test_after_silence_the_connections_that_answered_before_it_are_not_tried() -> None:
+    """A network that changed does not say whom it forgot; each would cost a request's time."""
+    kept = 5
+    all_here = asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        if line.number > kept:
+            await _echo(line)
+            return
+        await line.hear()
+        if line.number == kept:
+            all_here.set()
+        await all_here.wait()
+        line.say(OK)
+        await line.hear_out()
+
+    async def main() -> None:
+        async with talking(talk) as (peer, connections):
+            await asyncio.gather(*(connections.ask(ASK, b"", 5) for _ in range(kept)))
+            with pytest.raises(TimeoutError):
+                await connections.ask(ASK, b"", 0.05)
+            for _ in range(2):
+                assert (await connections.ask(ASK, b"", 5)).body == b"ok"
+            assert peer.accepted == kept + 1
+
+    asyncio.run(main())
+
+
+def test_after_silence_a_connection_that_answered_meanwhile_is_kept() -> None:
+    """The server is there; it is one request that takes so long."""
+    slow = b"GET /slow HTTP/1.1\r\n\r\n"
+
+    async def talk(line: Line) -> None:
+        while (head := await line.hear()) not in (slow, b""):
+            assert head == ASK
+            line.say(OK)
+        await line.hear_out()
+
+    async def main() -> None:
+        async with talking(talk) as (peer, connections):
+            unanswered = asyncio.create_task(connections.ask(slow, b"", 0.05))
+            await connections.ask(ASK, b"", 5)
+            with pytest.raises(TimeoutError):
+                await unanswered
+            await connections.ask(ASK, b"", 5)
+            assert peer.accepted == 2
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("size", [100_000, len(LARGE)])
 def test_after_a_refused_upload_a_connection_is_not_used_again(
     size: int, tls: Certificates | None

@@ -193,6 +193,10 @@ class Connections:
             try:
                 response = await connection.ask(head, body, deadline)
                 reusable = response.reusable
+            except TimeoutError:
+                # What silenced this connection may have silenced all that were not heard of since.
+                self._close_idle(deadline - seconds)
+                raise
             finally:
                 if reusable and connection.is_free:
                     self._keep(connection)
@@ -243,10 +247,15 @@ class Connections:
     def _sweep(self) -> None:
         """Close those that nobody has used for a while."""
         self._sweeping = None
-        now = self._loop.time()
+        self._close_idle(self._loop.time() - self._idle_seconds)
+        if self._idle:
+            oldest = next(iter(self._idle.values()))
+            self._sweeping = self._loop.call_at(oldest + self._idle_seconds, self._sweep)
+
+    def _close_idle(self, until: float) -> None:
+        """Those whose last use was before that."""
         for connection, since in list(self._idle.items()):
-            if now - since < self._idle_seconds:
-                self._sweeping = self._loop.call_at(since + self._idle_seconds, self._sweep)
+            if since > until:
                 break
             del self._idle[connection]
             connection.close()
