@@ -295,6 +295,28 @@ def test_what_nobody_asked_for_ends_the_connection() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("what", ["an answer", "the end"])
+def test_what_came_unseen_ends_the_connection(what: str, tls: Certificates | None) -> None:
+    """The event loop had no turn to read it, as after a body of a step that blocks."""
+    lines: list[Line] = []
+
+    async def talk(line: Line) -> None:
+        lines.append(line)
+        await _echo(line)
+
+    async def main() -> None:
+        async with talking(talk, tls=tls) as (peer, connections):
+            await connections.ask(ASK, b"", 5)
+            if what == "an answer":
+                lines[0].say(OK.replace(b"ok", b"no"))
+            else:
+                lines[0].shut()
+            assert (await connections.ask(ASK, b"", 5)).body == b"ok"
+            assert peer.accepted == 2
+
+    asyncio.run(main())
+
+
 def test_a_request_is_sent_once() -> None:
     """On a kept connection that the server ends without an answer: whoever asks must know."""
     heard: list[bytes] = []

@@ -8,8 +8,10 @@ because the session sends some requests twice unasked (docs/decisions/0026).
 from __future__ import annotations
 
 import asyncio  # noqa: TID251  # what aiohttp opens is asyncio's
+import select
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from durable.store.gcs.responses import BadResponse, Response, ResponseReader
 
@@ -50,6 +52,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._lost = lost
         self._reader = ResponseReader()
+        self._unread = _unread(transport.get_extra_info("socket"))
         self._sent = True  # the whole request, as far as is known
         # While a request is under way, and while the transport has enough to send.
         self._outcome: asyncio.Future[Response | Exception] | None = None
@@ -61,6 +64,14 @@ class Connection(asyncio.Protocol):
         """Whether it can carry another request."""
         transport = self._transport
         return self._sent and not transport.is_closing() and not transport.get_write_buffer_size()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing waits in the socket that the event loop has had no turn to read.
+
+        It would be the end of the connection, or taken for the answer to the next request.
+        """
+        return not self._unread()
 
     async def ask(self, head: bytes, body: bytes, deadline: float) -> Response:
         """Send a request and wait for its response, until `deadline` on the loop's clock.
@@ -234,7 +245,8 @@ class Connections:
     def _take(self) -> Connection | None:
         while self._idle:
             connection, since = self._idle.popitem()
-            if connection.is_free and self._loop.time() - since < self._idle_seconds:
+            is_old = self._loop.time() - since >= self._idle_seconds
+            if connection.is_free and connection.is_quiet and not is_old:
                 return connection
             connection.close()  # the event loop has not noticed yet
         return None
@@ -263,6 +275,15 @@ class Connections:
     def _forget(self, connection: Connection) -> None:
         self._open.discard(connection)
         self._idle.pop(connection, None)
+
+
+def _unread(socket: Any) -> Callable[[], object]:
+    """Tells whether there is something to read, or the end, without a turn of the event loop."""
+    if not hasattr(select, "poll"):  # Windows
+        return lambda: select.select([socket], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return partial(poll.poll, 0)
 
 
 def _final(outcome: Response | Exception) -> Response:
