@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import tracemalloc
 from contextlib import suppress
 
 import anyio.lowlevel
 import pytest
 
-from durable.store.gcs.connections import CONNECTIONS, PART_BYTES, Connections
+from durable.store.gcs.connections import CONNECTIONS, PART_BYTES, Connections, Opened
 from durable.store.gcs.responses import BadResponse
 from tests.gcs_store.certificates import Certificates
 from tests.gcs_store.peers import Line, Slow, talking
@@ -252,6 +253,31 @@ def test_a_host_that_is_not_found_in_time() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("turns", range(4))
+def test_a_connection_that_ends_while_it_is_opened(turns: int, tls: Certificates | None) -> None:
+    """However much of its end the event loop has noticed when it is handed over."""
+
+    async def main() -> None:
+        async with talking(_echo, tls=tls) as (_, connections):
+            opening = connections._opening
+
+            async def open_and_end() -> Opened:
+                opened = await opening()
+                assert opened.transport is not None
+                opened.transport.abort()
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                return opened
+
+            connections._opening = open_and_end
+            with pytest.raises(ConnectionResetError, match="before the answer was there"):
+                await connections.ask(ASK, b"", 5)
+            while connections._open:
+                await anyio.lowlevel.checkpoint()
+
+    asyncio.run(main())
+
+
 def test_a_connection_that_ended_is_not_used_again() -> None:
     """The server closes it after each answer, without saying so before."""
 
@@ -295,9 +321,14 @@ def test_what_nobody_asked_for_ends_the_connection() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("without", ["", "poll"])  # as on Windows
 @pytest.mark.parametrize("what", ["an answer", "the end"])
-def test_what_came_unseen_ends_the_connection(what: str, tls: Certificates | None) -> None:
+def test_what_came_unseen_ends_the_connection(
+    what: str, without: str, tls: Certificates | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The event loop had no turn to read it, as after a body of a step that blocks."""
+    if without:
+        monkeypatch.delattr(select, without, raising=False)
     lines: list[Line] = []
 
     async def talk(line: Line) -> None:

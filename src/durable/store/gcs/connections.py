@@ -235,7 +235,7 @@ class Connections:
                 raise _nothing_came() from None
             raise
         transport = opened.transport
-        if transport is None:
+        if transport is None or transport.is_closing():  # of which the end may be told already
             opened.close()
             raise _nothing_came()
         connection = Connection(self._loop, opened, transport, self._forget)
