@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -43,6 +44,16 @@ class Line:
 
     def say(self, data: bytes) -> None:
         self._writer.write(data)
+
+    def say_no_more(self) -> None:
+        """Close this side alone."""
+        self._writer.write_eof()
+
+    def shut(self) -> None:
+        """Close this side at once, below TLS."""
+        fd = self._writer.get_extra_info("socket").fileno()
+        with socket.socket(fileno=os.dup(fd)) as same:
+            same.shutdown(socket.SHUT_WR)
 
     def break_off(self) -> None:
         """End it as a machine does that knows nothing of it: with a reset."""

@@ -303,6 +303,17 @@ async def test_what_is_no_json_is_unavailable(verb: str) -> None:
     assert isinstance(error, StoreUnavailable)
 
 
+async def test_a_copy_that_neither_ends_nor_goes_on_is_unavailable() -> None:
+    """Else it would be begun anew without end, and without a pause."""
+    with Parrot(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") as parrot:
+        backend = GcsBackend(Place(BUCKET, "", "", parrot.url, anonymous=True))
+        with anyio.fail_after(5), pytest.raises(StoreUnavailable, match="cannot be read"):
+            await backend.copy("a", 1, "b")
+        await backend.aclose()
+
+    assert len(parrot.heard) == 1
+
+
 @each_verb
 async def test_a_redirect_is_not_followed(verb: Verb, server: Handle) -> None:
     """Credentials go to the endpoint alone."""

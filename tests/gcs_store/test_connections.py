@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import tracemalloc
 from contextlib import suppress
 
 import anyio.lowlevel
 import pytest
 
-from durable.store.gcs.connections import CONNECTIONS, PART_BYTES
+from durable.store.gcs.connections import CONNECTIONS, PART_BYTES, Connections, Opened
 from durable.store.gcs.responses import BadResponse
 from tests.gcs_store.certificates import Certificates
 from tests.gcs_store.peers import Line, Slow, talking
@@ -77,6 +78,44 @@ def test_an_answer_ends_the_sending() -> None:
             seen.set()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("saying", [b"HTTP/1.1 503 Busy\r\n\r\nfull", OK[:-1]])
+def test_a_server_that_says_no_more_is_not_waited_for(saying: bytes) -> None:
+    """It reads no more either, so what it is still sent would never be out."""
+    stuck, seen = asyncio.Event(), asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        await line.hear()
+        await stuck.wait()
+        line.say(saying)
+        line.say_no_more()
+        await seen.wait()
+        await line.hear_out()
+
+    async def main() -> None:
+        async with talking(talk) as (_, connections):
+            request = asyncio.create_task(connections.ask(ASK, LARGE, 5))
+            await _stuck(connections)
+            stuck.set()
+            if saying.endswith(b"full"):
+                response = await request
+                assert (response.status, response.body) == (503, b"full")
+            else:
+                with pytest.raises(ConnectionResetError, match="before the answer was there"):
+                    await request
+            seen.set()
+
+    asyncio.run(main())
+
+
+async def _stuck(connections: Connections) -> None:
+    """Until the one connection has had as much to send for many turns of the event loop."""
+    waiting = [0]
+    while len(waiting) < 100 or not waiting[-1]:
+        await anyio.lowlevel.checkpoint()
+        left = sum(each._transport.get_write_buffer_size() for each in connections._open)
+        waiting = [*waiting, left] if left == waiting[-1] else [left]
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -214,6 +253,31 @@ def test_a_host_that_is_not_found_in_time() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("turns", range(4))
+def test_a_connection_that_ends_while_it_is_opened(turns: int, tls: Certificates | None) -> None:
+    """However much of its end the event loop has noticed when it is handed over."""
+
+    async def main() -> None:
+        async with talking(_echo, tls=tls) as (_, connections):
+            opening = connections._opening
+
+            async def open_and_end() -> Opened:
+                opened = await opening()
+                assert opened.transport is not None
+                opened.transport.abort()
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                return opened
+
+            connections._opening = open_and_end
+            with pytest.raises(ConnectionResetError, match="before the answer was there"):
+                await connections.ask(ASK, b"", 5)
+            while connections._open:
+                await anyio.lowlevel.checkpoint()
+
+    asyncio.run(main())
+
+
 def test_a_connection_that_ended_is_not_used_again() -> None:
     """The server closes it after each answer, without saying so before."""
 
@@ -257,6 +321,33 @@ def test_what_nobody_asked_for_ends_the_connection() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("without", ["", "poll"])  # as on Windows
+@pytest.mark.parametrize("what", ["an answer", "the end"])
+def test_what_came_unseen_ends_the_connection(
+    what: str, without: str, tls: Certificates | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop had no turn to read it, as after a body of a step that blocks."""
+    if without:
+        monkeypatch.delattr(select, without, raising=False)
+    lines: list[Line] = []
+
+    async def talk(line: Line) -> None:
+        lines.append(line)
+        await _echo(line)
+
+    async def main() -> None:
+        async with talking(talk, tls=tls) as (peer, connections):
+            await connections.ask(ASK, b"", 5)
+            if what == "an answer":
+                lines[0].say(OK.replace(b"ok", b"no"))
+            else:
+                lines[0].shut()
+            assert (await connections.ask(ASK, b"", 5)).body == b"ok"
+            assert peer.accepted == 2
+
+    asyncio.run(main())
+
+
 def test_a_request_is_sent_once() -> None:
     """On a kept connection that the server ends without an answer: whoever asks must know."""
     heard: list[bytes] = []
@@ -274,6 +365,56 @@ def test_a_request_is_sent_once() -> None:
 
     asyncio.run(main())
     assert heard == [ASK, ASK]
+
+
+def test_after_silence_the_connections_that_answered_before_it_are_not_tried() -> None:
+    """A network that changed does not say whom it forgot; each would cost a request's time."""
+    kept = 5
+    all_here = asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        if line.number > kept:
+            await _echo(line)
+            return
+        await line.hear()
+        if line.number == kept:
+            all_here.set()
+        await all_here.wait()
+        line.say(OK)
+        await line.hear_out()
+
+    async def main() -> None:
+        async with talking(talk) as (peer, connections):
+            await asyncio.gather(*(connections.ask(ASK, b"", 5) for _ in range(kept)))
+            with pytest.raises(TimeoutError):
+                await connections.ask(ASK, b"", 0.05)
+            for _ in range(2):
+                assert (await connections.ask(ASK, b"", 5)).body == b"ok"
+            assert peer.accepted == kept + 1
+
+    asyncio.run(main())
+
+
+def test_after_silence_a_connection_that_answered_meanwhile_is_kept() -> None:
+    """The server is there; it is one request that takes so long."""
+    slow = b"GET /slow HTTP/1.1\r\n\r\n"
+
+    async def talk(line: Line) -> None:
+        while (head := await line.hear()) not in (slow, b""):
+            assert head == ASK
+            line.say(OK)
+        await line.hear_out()
+
+    async def main() -> None:
+        async with talking(talk) as (peer, connections):
+            unanswered = asyncio.create_task(connections.ask(slow, b"", 0.05))
+            await connections.ask(ASK, b"", 5)
+            with pytest.raises(TimeoutError):
+                await unanswered
+            await connections.ask(ASK, b"", 5)
+            assert peer.accepted == 2
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("size", [100_000, len(LARGE)])

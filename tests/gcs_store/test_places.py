@@ -92,6 +92,7 @@ def test_an_emulator_is_spoken_to_anonymously(
         "http://gcs.test:port",
         "http://gcs.test:99999",
         "http://[::1",
+        "http://gcs.test[::1]",
         "http://gcs.test/my base",
         "http://gcs.test/%7Ebase",
         "http://gcs.test?x=1",

@@ -31,6 +31,10 @@ WHOLE = {
         b"HTTP/1.1 200 OK\r\nConnection: x\r\nConnection: Close\r\nContent-Length: 2\r\n\r\nab",
         Response(200, None, b"ab", reusable=False),
     ),
+    "said in two lines": (  # RFC 9112, 5.2: as one that has a space there
+        b"HTTP/1.1 200 OK\r\nConnection: x,\r\n\tclose\r\nContent-Length: 2\r\n \r\n\r\nab",
+        Response(200, None, b"ab", reusable=False),
+    ),
     "of old": (
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nab",
         Response(200, None, b"ab", reusable=False),
@@ -136,6 +140,10 @@ def test_a_response_that_is_cut_off_is_none(kind: str) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 1_0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n , gzip\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n chunked\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n",

@@ -8,8 +8,10 @@ because the session sends some requests twice unasked (docs/decisions/0026).
 from __future__ import annotations
 
 import asyncio  # noqa: TID251  # what aiohttp opens is asyncio's
+import select
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from durable.store.gcs.responses import BadResponse, Response, ResponseReader
 
@@ -50,6 +52,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._lost = lost
         self._reader = ResponseReader()
+        self._unread = _unread(transport.get_extra_info("socket"))
         self._sent = True  # the whole request, as far as is known
         # While a request is under way, and while the transport has enough to send.
         self._outcome: asyncio.Future[Response | Exception] | None = None
@@ -61,6 +64,14 @@ class Connection(asyncio.Protocol):
         """Whether it can carry another request."""
         transport = self._transport
         return self._sent and not transport.is_closing() and not transport.get_write_buffer_size()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing waits in the socket that the event loop has had no turn to read.
+
+        It would be the end of the connection, or taken for the answer to the next request.
+        """
+        return not self._unread()
 
     async def ask(self, head: bytes, body: bytes, deadline: float) -> Response:
         """Send a request and wait for its response, until `deadline` on the loop's clock.
@@ -110,10 +121,15 @@ class Connection(asyncio.Protocol):
             if response is not None:
                 self._end(response)
 
+    def eof_received(self) -> None:
+        # The transport's own way is to send what it still has before it ends, which may be never.
+        self._end(self._reader.end() or _nothing_came())
+        self.close()
+
     def connection_lost(self, error: Exception | None) -> None:
         if error is not None:
             error = error.with_traceback(None)  # asyncio's, with our frames and the body in it
-        self._end(error or self._reader.end() or _nothing_came())
+        self._end(error or _nothing_came())
         self._opened.close()
         self._lost(self)
 
@@ -188,6 +204,10 @@ class Connections:
             try:
                 response = await connection.ask(head, body, deadline)
                 reusable = response.reusable
+            except TimeoutError:
+                # What silenced this connection may have silenced all that were not heard of since.
+                self._close_idle(deadline - seconds)
+                raise
             finally:
                 if reusable and connection.is_free:
                     self._keep(connection)
@@ -215,7 +235,7 @@ class Connections:
                 raise _nothing_came() from None
             raise
         transport = opened.transport
-        if transport is None:
+        if transport is None or transport.is_closing():  # of which the end may be told already
             opened.close()
             raise _nothing_came()
         connection = Connection(self._loop, opened, transport, self._forget)
@@ -225,7 +245,8 @@ class Connections:
     def _take(self) -> Connection | None:
         while self._idle:
             connection, since = self._idle.popitem()
-            if connection.is_free and self._loop.time() - since < self._idle_seconds:
+            is_old = self._loop.time() - since >= self._idle_seconds
+            if connection.is_free and connection.is_quiet and not is_old:
                 return connection
             connection.close()  # the event loop has not noticed yet
         return None
@@ -238,10 +259,15 @@ class Connections:
     def _sweep(self) -> None:
         """Close those that nobody has used for a while."""
         self._sweeping = None
-        now = self._loop.time()
+        self._close_idle(self._loop.time() - self._idle_seconds)
+        if self._idle:
+            oldest = next(iter(self._idle.values()))
+            self._sweeping = self._loop.call_at(oldest + self._idle_seconds, self._sweep)
+
+    def _close_idle(self, until: float) -> None:
+        """Those whose last use was before that."""
         for connection, since in list(self._idle.items()):
-            if now - since < self._idle_seconds:
-                self._sweeping = self._loop.call_at(since + self._idle_seconds, self._sweep)
+            if since > until:
                 break
             del self._idle[connection]
             connection.close()
@@ -249,6 +275,15 @@ class Connections:
     def _forget(self, connection: Connection) -> None:
         self._open.discard(connection)
         self._idle.pop(connection, None)
+
+
+def _unread(socket: Any) -> Callable[[], object]:
+    """Tells whether there is something to read, or the end, without a turn of the event loop."""
+    if not hasattr(select, "poll"):  # Windows
+        return lambda: select.select([socket], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return partial(poll.poll, 0)
 
 
 def _final(outcome: Response | Exception) -> Response:

@@ -157,4 +157,5 @@ def is_endpoint(url: str) -> bool:
     except ValueError:  # the port is no number, or an IPv6 address has no end
         return False
     is_plain = url.isascii() and url.isprintable() and not set(url) & set(" @?#%\\")
-    return has_host and is_plain and parts.scheme in ("http", "https")
+    is_whole = "[" not in parts.netloc[1:]  # an IPv6 address is the host, no part of it
+    return has_host and is_plain and is_whole and parts.scheme in ("http", "https")

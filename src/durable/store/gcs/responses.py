@@ -16,8 +16,11 @@ _DIGITS_MAX = 15  # of a length
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?![^ \r])")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+# A value ends where the next line begins with no space; a line end of another kind is part of it.
 _FIELDS = re.compile(
-    rb"\r\n(content-length|transfer-encoding|connection|date)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE
+    rb"\r\n(content-length|transfer-encoding|connection|date)[ \t]*:[ \t]*"
+    rb"([^\r]*(?:\r(?!\n[^ \t])[^\r]*)*)",
+    re.IGNORECASE,
 )
 _BODILESS = frozenset({204, 304})
 _PROTOCOL = b"HTTP/1."

@@ -129,6 +129,8 @@ def rewritten(answer: bytes) -> Written | str:
     """
     found = _decode_rewrite(answer)
     if found.resource is None:
+        if not found.rewriteToken:
+            raise msgspec.ValidationError("it has neither the copy nor a token to go on with")
         return found.rewriteToken
     return Written(found.resource.generation, found.resource.updated.timestamp())
 
