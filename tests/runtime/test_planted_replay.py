@@ -78,7 +78,7 @@ def holds(source: str, seed: int) -> bool:
 
 # Programs leave tasks and coroutines behind; that is their business.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("family", "rule", "left_out"),
     [(stray, "settled", no_settling), (timed, "forget", no_forgetting)],

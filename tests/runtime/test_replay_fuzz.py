@@ -62,7 +62,7 @@ def crash_lines(chance: random.Random, calls: int) -> list[list[Crash]]:
 
 # Programs leave tasks and coroutines behind; that is their business.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 300)
+@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 900)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_programs(backend: str) -> None:
     """Every execution of a program sees what every other saw, as far as it came (S9, P1)."""
@@ -84,7 +84,7 @@ def test_programs(backend: str) -> None:
 
 # Programs leave tasks and coroutines behind; that is their business.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 300)
+@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 900)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_programs_with_cheap_steps(backend: str) -> None:
     """So it is, from what is recorded on, if outcomes are recorded together and later."""
@@ -108,7 +108,7 @@ def test_programs_with_cheap_steps(backend: str) -> None:
 
 # Programs leave tasks and coroutines behind; that is their business.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 300)
+@pytest.mark.timeout(3600 if "DURABLE_SEEDS" in os.environ else 900)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_cancelled_programs(backend: str) -> None:
     """So it is when the run is cancelled at any time, and its owner crashes at any call then."""

@@ -22,7 +22,7 @@ for seed in range({}, {}):
 """
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_one_seed_is_one_history() -> None:
     """A hundred seeds, each twice: every store call, body, value and time is the same."""
     for seed in SEEDS:

@@ -37,7 +37,7 @@ QUICK = [
 ]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", QUICK)
 def test_planted_bugs_are_found(name: str) -> None:
     """With a rule of the protocol broken, the same simulations fail."""

@@ -40,7 +40,7 @@ def told(total: Tally) -> str:
     return "\n\n".join(explained(*failure, lines=120) for failure in total.failures[:2])
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_random_schedules() -> None:
     """Crashes, pauses, skewed clocks and lost or late calls break no promise."""
     total = judge_all(Case(seed) for seed in range(SEEDS))
@@ -51,7 +51,7 @@ def test_random_schedules() -> None:
     assert total.counted["zombies"] > SEEDS / 10
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_single_faults() -> None:
     """Whatever single fault meets whatever store call of a scenario, the promises hold."""
     cases: list[Case] = []
