@@ -32,7 +32,7 @@ from durable.system import label
 
 log = logging.getLogger("durable")
 
-UNWIND_TIMEOUT = 1.0  # seconds for tasks to end after the drain; then the process ends anyway
+UNWIND_TIMEOUT = 5.0  # seconds for tasks to end after the drain; then the process ends anyway
 
 
 def worker(arguments: argparse.Namespace) -> int:
@@ -135,6 +135,8 @@ async def _work(
                     await ended.wait()
                 if not ended.is_set():
                     log.warning("a task that does not unwind is left behind: the process ends")
+                    if carrier.refusal is not None:
+                        exits.leave_now(exits.report(carrier.refusal, as_json=as_json))
                     _tell(carrier.id, options.label, as_json=as_json)
                     exits.leave_now(exits.DONE)
         if until_idle:
