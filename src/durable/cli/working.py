@@ -137,7 +137,7 @@ async def _work(
                     log.warning("a task that does not unwind is left behind: the process ends")
                     _tell(carrier.id, options.label, as_json=as_json)
                     exits.leave_now(exits.DONE)
-        if until_idle:
+        if until_idle and carrier.refusal is None:
             parked = await _count_parked(store)
     finally:
         with anyio.CancelScope(shield=True):
