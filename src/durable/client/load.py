@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from durable.client.listing import label_of, places_in_line, queue_of, unserved
+from durable.client.listing import label_of, places_in_line, queue_of, that_are_over, unserved
 from durable.client.reading import Workers
 from durable.doctor.findings import Finding
 from durable.protocol import moments, names
-from durable.runtime.branches import map_in
-from durable.store import Store, Stored
+from durable.store import Store
 
 # Class A operations of Standard storage in one region, US dollars for 1,000 of them:
 # cloud.google.com/storage/pricing, read 2026-11.
@@ -23,7 +22,6 @@ MINUTES_A_MONTH = 30 * 24 * 60
 SAMPLE = 20  # runs, the latest, whose calls are counted
 DAY = 86_400.0
 SHOWN = 3  # runs that are named as examples
-LOOKS_AT_ONCE = 16
 
 
 async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
@@ -31,7 +29,7 @@ async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
     workers = await Workers.read(store)
     reasons: dict[str, list[str]] = {}
     holders: set[str] = set()
-    left: list[tuple[str, Stored]] = []  # why, and the marker: their holders are gone
+    left: dict[tuple[str, str], str] = {}  # runs with their instances, and why: holders are gone
     live = 0
     for place in await places_in_line(store):
         live += 1
@@ -45,15 +43,15 @@ async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
             label=label_of(stored), pin=stored.meta.get("pin", ""),
         )  # fmt: skip
         if status == "waiting" and status.reason:
+            run = names.marker_run(stored.name) or stored.name
             if stored.meta.get("holder", ""):
-                left.append((status.reason, stored))
+                left[run, stored.meta.get("instance", "")] = status.reason
             else:
-                reasons.setdefault(status.reason, []).append(_run(stored))
-    over = await map_in(None, lambda found: _is_over(store, found[1]), left, LOOKS_AT_ONCE)
-    live -= sum(over)
-    for (why, stored), is_over in zip(left, over, strict=True):
-        if not is_over:
-            reasons.setdefault(why, []).append(_run(stored))
+                reasons.setdefault(status.reason, []).append(run)
+    over = await that_are_over(store, left)
+    live -= len(over)
+    for (run, _), why in (found for found in left.items() if found[0] not in over):
+        reasons.setdefault(why, []).append(run)
     found = [
         Finding("unserved", "warning", f"{len(runs)} runs wait: {why} ({_some(runs)})")
         for why, runs in sorted(reasons.items(), key=lambda found: -len(found[1]))
@@ -63,16 +61,6 @@ async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
     if billed:
         found.append(await _month(store, workers, holders))
     return found
-
-
-def _run(marker: Stored) -> str:
-    return names.marker_run(marker.name) or marker.name
-
-
-async def _is_over(store: Store, marker: Stored) -> bool:
-    """Whether the outcome is there: a process may end before its marker's delete is carried out."""
-    name = names.result(_run(marker), marker.meta.get("instance", ""))
-    return await store.read(name) is not None
 
 
 def _some(runs: list[str]) -> str:
