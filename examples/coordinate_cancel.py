@@ -29,7 +29,7 @@ async def ask_to_stop(client: Client) -> None:
 
 
 async def work(client: Client, colleague: Client) -> None:
-    async with client.hold("print-job") as lease:
+    async with client.hold("print-job", waiting=True) as lease:
         for page in range(1, 100):
             print(f"working: page {page}")
             await lease.update_state({"page": page})  # merged with what others wrote

@@ -31,7 +31,7 @@ def begin(before: State | None) -> State | Refuse:
 
 
 async def load(client: Client, day: str, *, fails: bool = False) -> None:
-    async with client.hold(f"import/{day}", state_fn=begin) as lease:
+    async with client.hold(f"import/{day}", state_fn=begin, waiting=True) as lease:
         attempts = lease.state["attempts"]
         print(f"import of {day}: begun, attempt {attempts}")
         if fails:
@@ -42,14 +42,13 @@ async def load(client: Client, day: str, *, fails: bool = False) -> None:
 
 async def main() -> None:
     async with connect() as client:
-        try:
-            await load(client, "2026-11-29", fails=True)
-        except ConnectionError:
-            await load(client, "2026-11-29")
-        try:
-            await load(client, "2026-11-29")
-        except LeaseRefused as refused:
-            print(f"not again: {refused.reason}")
+        for fails in (True, False, False):
+            try:
+                await load(client, "2026-11-29", fails=fails)
+            except ConnectionError:
+                continue  # the lease is free again, and its state says how far it came
+            except LeaseRefused as refused:
+                print(f"not again: {refused.reason}")
 
 
 anyio.run(main)

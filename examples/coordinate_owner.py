@@ -35,7 +35,7 @@ async def write(client: Client, epoch: int, line: str) -> None:
 
 async def main() -> None:
     async with connect() as a, connect() as b:
-        async with a.hold("runs/run-1", label="a") as lease:
+        async with a.hold("runs/run-1", label="a", waiting=True) as lease:
             print(f"a owns run-1, epoch {lease.epoch}")
             await write(a, lease.epoch, "written by a")
             try:

@@ -15,7 +15,6 @@ import anyio
 
 from durable import connect
 from durable.client import Client
-from durable.leases import Lease
 from durable.protocol.leases import Terms
 
 # So that the example is over in seconds. Real leases say `ttl=20`, which outlives a hiccup.
@@ -27,10 +26,12 @@ async def show(client: Client, when: str) -> None:
     print(f"{when}: {', '.join(found)}")
 
 
-async def begin(client: Client, key: str) -> Lease:
-    lease = await client.lease(f"images/{key}", ttl=SHORT)
-    assert lease
-    return lease
+async def die_at_work(key: str) -> None:
+    async with connect() as client:  # closed without a release, as a process that is killed
+        lease = await client.lease(key, ttl=SHORT)
+        assert lease
+        await lease.update_state({"tile": 7})
+        await show(client, "at first")
 
 
 async def sweep(client: Client) -> None:
@@ -45,15 +46,14 @@ async def sweep(client: Client) -> None:
 
 async def main() -> None:
     async with connect() as client:
-        await (await begin(client, "upload")).release({"done": True})
-        await begin(client, "resize")
-        async with connect() as dying:  # closed without a release, as a process that is killed
-            await (await begin(dying, "crop")).update_state({"tile": 7})
-            await show(client, "at first")
-        await anyio.sleep(5)
-        await show(client, "later")
-        await sweep(client)
-        await show(client, "at last")
+        async with client.hold("images/upload", ttl=SHORT, waiting=True) as done:
+            await done.release({"done": True})
+        async with client.hold("images/resize", ttl=SHORT, waiting=True):
+            await die_at_work("images/crop")
+            await anyio.sleep(5)
+            await show(client, "later")
+            await sweep(client)
+            await show(client, "at last")
 
 
 anyio.run(main)

@@ -56,7 +56,7 @@ from durable.concurrency import (
 )
 from durable.decorators import WorkflowFunction
 from durable.documents import Snapshot
-from durable.errors import NotInWorkflow, RunCancelled
+from durable.errors import NotInWorkflow, RunCancelled, UsageError
 from durable.leases import LeaseEntry, Refuse, Taken
 from durable.leases.holder import WAIT_DEFAULT
 from durable.protocol import durations
@@ -426,7 +426,19 @@ class _Bridge:
     """An event loop in a thread, and what is awaited in it."""
 
     def __init__(self, portal: Portal) -> None:
-        self._portal = portal
+        self._portal_or_none: Portal | None = portal
+
+    def close(self) -> None:
+        """The event loop ends."""
+        self._portal_or_none = None
+
+    @property
+    def _portal(self) -> Portal:
+        if self._portal_or_none is None:
+            raise UsageError(
+                "the client is closed", hint="write `with sync.connect() as client:` around its use"
+            )
+        return self._portal_or_none
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         work = functools.partial(fn, *args, **kwargs)
@@ -626,7 +638,7 @@ if TYPE_CHECKING:
             self,
             key: str,
             *,
-            ttl: float | Terms = TTL_DEFAULT,
+            ttl: Duration | Terms = TTL_DEFAULT,
             label: str | None = None,
             state_fn: Callable[[Any], Any] | None = None,
             renew: bool = True,
@@ -635,7 +647,7 @@ if TYPE_CHECKING:
             self,
             key: str,
             *,
-            ttl: float | Terms = TTL_DEFAULT,
+            ttl: Duration | Terms = TTL_DEFAULT,
             label: str | None = None,
             state_fn: Callable[[Any], Any] | None = None,
             waiting: bool = False,
@@ -775,4 +787,8 @@ def connect(
     with anyio.from_thread.start_blocking_portal() as portal:
         opened = async_client.connect(url, patience=patience, create=create)
         with _entered(portal, opened) as client:
-            yield blocking(client, portal)
+            bridge = _Bridge(portal)
+            try:
+                yield Client(bridge, client)
+            finally:
+                bridge.close()

@@ -16,6 +16,7 @@ from durable.doctor.roles import judge
 from durable.errors import NotFound
 from durable.protocol import names, records
 from durable.protocol.records import Attention, Marker, Pending, Presence, Timer
+from durable.runtime import markers
 from durable.runtime.worker import Worker
 from durable.store import Store
 from durable.store.memory import Bucket, MemoryBackend
@@ -273,6 +274,20 @@ async def test_a_few_of_the_runs_that_wait_are_named(store: Store) -> None:
 
     assert found.found.startswith("5 runs wait: no live worker (")
     assert found.found.endswith(", ...)")
+
+
+async def test_a_run_that_is_over_does_not_wait(store: Store) -> None:
+    """Its process has ended before the marker was deleted, and nobody has looked since."""
+    async with Client(store) as client:
+        await client.run(doctored.options(id="over"), "a")
+        await client.start(doctored.options(id="left"), "a")
+        await _drop(store, names.LIVE)
+        for run in ("over", "left"):
+            instance = (await client.get(run)).instance
+            await markers.create(store, Marker(run, instance, "doctored", "n", holder="gone"))
+        (found,) = await look_at_load(store, billed=False)
+
+    assert found.found == "1 runs wait: its worker is gone; no live worker (left)"
 
 
 async def test_runs_in_line_that_nobody_serves_are_counted(store: Store) -> None:

@@ -7,7 +7,8 @@ import pytest
 from durable import RunFailed
 from durable.client import Client
 from durable.protocol import names, records
-from durable.protocol.records import Attention, History
+from durable.protocol.records import Attention, History, Marker, Result
+from durable.runtime import markers
 from durable.store.memory import Bucket
 from tests.client.shop import checkout, other, refused
 
@@ -60,6 +61,25 @@ async def test_a_run_in_two_places_is_shown_once(bucket: Bucket, client: Client)
     put_history(bucket, "over", bucket.now(), instance=over.instance)
 
     assert await shown(client) == [("tried", "waiting"), ("over", "completed")]
+
+
+async def test_a_run_that_ended_long_ago_is_over_though_its_marker_is_left(
+    bucket: Bucket, client: Client
+) -> None:
+    """Its process ended before the marker's delete; one that really waits still does."""
+    for run in ("over", "left"):
+        await client.start(checkout.options(id=run), "A")
+        found = await markers.read(client.store, "default", run)
+        assert found is not None
+        await client.store.delete(found[0].name, found[0].generation)
+        held = Marker(run, found[1].instance, "shop.checkout", "n", holder="gone")
+        await markers.create(client.store, held)
+    result = Result("completed", "n", 1, bucket.now() - 2 * DAY)
+    over = (await client.get("over")).instance
+    bucket.create(names.result("over", over), records.encode(result), {}, True)
+    put_history(bucket, "over", result.time, instance=over)
+
+    assert await shown(client) == [("left", "waiting"), ("over", "completed")]
 
 
 async def test_old_runs_are_found_too(bucket: Bucket, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Every coordination recipe prints on a bucket what it prints on a file.
+"""Every coordination recipe prints on a bucket what it prints on a file, and can be run again.
 
 One object takes one mutation a second here, as on Google Cloud Storage.
 """
@@ -32,20 +32,36 @@ def test_prints_what_its_header_says(recipe: Path, limited: Handle, tmp_path: Pa
     command, stated = header(recipe)
     limited.service.calls.clear()
 
-    done = subprocess.run(
-        ["bash", "-euc", command],
-        cwd=in_empty_folder(tmp_path),
-        env=environment()
-        | {
-            "DURABLE_STORE": f"gs://{BUCKET}/{recipe.stem}",
-            "STORAGE_EMULATOR_HOST": limited.url,
-        },
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = begin(command, recipe.stem, limited, in_empty_folder(tmp_path))
+    out, err = done.communicate(timeout=50)
 
-    assert done.returncode == 0, done.stderr
-    assert matches(stated, done.stdout), f"stated:\n{stated}\nprinted:\n{done.stdout}"
+    assert done.returncode == 0, err
+    assert matches(stated, out), f"stated:\n{stated}\nprinted:\n{out}"
     assert limited.service.calls.billed()["A"] > 0  # it was this store
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_runs_twice_at_once_and_again(recipe: Path, limited: Handle, tmp_path: Path) -> None:
+    """Two processes get along, and so does a third that finds what they have left."""
+    command, _ = header(recipe)
+    folder, name = in_empty_folder(tmp_path), f"{recipe.stem}-twice"
+
+    both = [begin(command, name, limited, folder) for _ in range(2)]
+    errors = [process.communicate(timeout=50)[1] for process in both]
+    third = begin(command, name, limited, folder)
+    errors.append(third.communicate(timeout=50)[1])
+
+    assert [process.returncode for process in (*both, third)] == [0, 0, 0], errors
+
+
+def begin(command: str, prefix: str, server: Handle, folder: Path) -> subprocess.Popen[str]:
+    """The command, on a folder of the bucket."""
+    return subprocess.Popen(
+        ["bash", "-euc", command],
+        cwd=folder,
+        env=environment()
+        | {"DURABLE_STORE": f"gs://{BUCKET}/{prefix}", "STORAGE_EMULATOR_HOST": server.url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -19,6 +21,7 @@ from durable.errors import (
     UsageError,
 )
 from durable.leases import Lease, LeaseEntry, Refuse, Taken
+from durable.protocol.durations import Duration
 from durable.protocol.leases import Terms
 from durable.protocol.primitives import KEEP
 from durable.store.memory import Bucket, Call, Fault
@@ -892,6 +895,27 @@ async def test_get_and_list_show_holders(world: World) -> None:
         assert (found["q/dead"].status, found["q/dead"].holder) == ("expired", dead.holder)
         free = found["q/free"]
         assert (free.status, free.state, free.holder, free.label) == ("free", "left", "", "")
+
+
+@pytest.mark.parametrize("ttl", ["1m", timedelta(minutes=1), 60])
+async def test_a_ttl_as_any_length_of_time(ttl: Duration, world: World) -> None:
+    """As everywhere: seconds, a timedelta, or text."""
+    async with world.process() as a:
+        assert (await lease(a, ttl=ttl)).ttl == 60.0
+        async with a.client.hold("other", ttl=ttl) as held:
+            assert held.ttl == 60.0
+
+
+@pytest.mark.parametrize("ttl", ["soon", None, -1, math.nan, math.inf])
+async def test_a_ttl_that_is_no_length_of_time(ttl: Any, world: World) -> None:
+    """It is refused as a duration, before anything is written."""
+    async with world.process() as a:
+        with pytest.raises(UsageError, match="duration"):
+            await a.client.lease("job", ttl=ttl)
+        with pytest.raises(UsageError, match="duration"):
+            async with a.client.hold("job", ttl=ttl):
+                raise AssertionError
+    assert world.writes() == 0
 
 
 async def test_wrong_calls_say_what_to_do(world: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from durable import catalog, documents, leases, sync
 from durable import client as async_client
-from durable.errors import LeaseLost, LeaseTaken
+from durable.errors import LeaseLost, LeaseTaken, UsageError
 from durable.leases import Refuse, Taken
 from tests.client.test_sync import _declared, _parameters
 
@@ -40,6 +40,18 @@ def test_claims_and_documents_block(tmp_path: Path) -> None:
         assert client.docs.get("absent") is None
         assert doc.delete(found.generation)
         assert doc.read() is None
+
+
+def test_a_closed_client_says_so(tmp_path: Path) -> None:
+    """Its event loop has ended; so have those of what it gave."""
+    with sync.connect(f"sqlite:///{tmp_path}/db") as client:
+        doc, claims = client.doc("n"), client.claims.list()
+
+    for use in (lambda: client.claim("a", 1), doc.read, lambda: list(claims)):
+        with pytest.raises(UsageError, match="the client is closed"):
+            use()
+    with pytest.raises(UsageError, match="the client is closed"), client.hold("a"):
+        raise AssertionError
 
 
 def test_leases_block(tmp_path: Path) -> None:

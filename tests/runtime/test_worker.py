@@ -228,6 +228,32 @@ async def test_a_worker_whose_renewals_are_refused_for_good_stops() -> None:
         assert await w.result("r") == ["a0", "a1", "a2"]
 
 
+async def test_a_worker_that_may_not_look_for_work_stops() -> None:
+    """Refused for a whole ttl it stops with the reason; its run is given back as it stands."""
+    refusing: list[str] = []
+
+    def deny(call: Call) -> Fault | None:
+        return Fault("refused") if call.verb in refusing else None
+
+    async with world() as w:
+        process = await w.process(faults=deny)
+        await w.start("r", three, "a", 30.0)
+        await w.until(lambda: bodies["a0"] == 1)
+        refusing.append("list")
+        await virtual_seconds(TTL)
+        assert not process.gone.is_set()
+        refusing.clear()
+        await w.until(lambda: bodies["a1"] == 1)
+        assert process.worker.refusal is None
+
+        refusing.append("list")
+        await w.until(process.gone.is_set)
+        assert process.worker.refusal is not None
+        assert await w.names("workers/") == []
+        await w.process()
+        assert await w.result("r") == ["a0", "a1", "a2"]
+
+
 async def test_a_lock_file_proves_death_at_once(tmp_path: Path) -> None:
     """Where the dead holder's lock can be had, nobody waits for the ttl."""
     async with world() as w:

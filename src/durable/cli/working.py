@@ -139,7 +139,7 @@ async def _work(
                         exits.leave_now(exits.report(carrier.refusal, as_json=as_json))
                     _tell(carrier.id, options.label, as_json=as_json)
                     exits.leave_now(exits.DONE)
-        if until_idle:
+        if until_idle and carrier.refusal is None:
             parked = await _count_parked(store)
     finally:
         with anyio.CancelScope(shield=True):

@@ -148,7 +148,7 @@ class Coordination:
         self,
         key: str,
         *,
-        ttl: float | Terms = TTL_DEFAULT,
+        ttl: Duration | Terms = TTL_DEFAULT,
         label: str | None = None,
         state_fn: StateFn | None = None,
         renew: bool = True,
@@ -157,7 +157,8 @@ class Coordination:
 
         Args:
             key: what is owned.
-            ttl: seconds after which others may take it if it is not renewed; 12 at least.
+            ttl: after which others may take it if it is not renewed: seconds, a timedelta or text
+                such as "1h30m"; 12 s at least.
             label: of this process, for people; by default host and process id.
             state_fn: takes the state as it is left (None if there is none) and returns the state
                 to begin with, or `Refuse(reason)` where nothing is left to do. Both are decided
@@ -172,7 +173,7 @@ class Coordination:
             InvalidId: the key cannot be part of an object's name.
             InvalidArguments: the state cannot be stored.
             StoreUnavailable: no answer; it may have been taken, and then runs out by itself.
-            UsageError: the client is closed, or the ttl too short.
+            UsageError: the client is closed, or the ttl too short or not to be read.
         """
         return await self._holder.acquire(Wanted(key, ttl, label, state_fn), renew=renew)
 
@@ -180,7 +181,7 @@ class Coordination:
         self,
         key: str,
         *,
-        ttl: float | Terms = TTL_DEFAULT,
+        ttl: Duration | Terms = TTL_DEFAULT,
         label: str | None = None,
         state_fn: StateFn | None = None,
         waiting: bool = False,
@@ -205,7 +206,7 @@ class Coordination:
             LeaseRefused: `state_fn` refused.
             LeaseLost: it was lost before the end of the block.
             StoreUnavailable: the store does not answer.
-            UsageError: the client is closed, the ttl too short, or the timeout cannot be read.
+            UsageError: the client is closed, the ttl too short, or a duration cannot be read.
         """
         wanted = Wanted(key, ttl, label, state_fn)
         longest = math.inf if timeout is None else durations.seconds(timeout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from urllib.parse import unquote
@@ -13,9 +13,12 @@ from durable.client.reading import Status, Workers, damage, in_line
 from durable.protocol import names
 from durable.protocol.records import Attention, History, Pending
 from durable.runtime import markers, reading, slots, timers
+from durable.runtime.branches import map_in
 from durable.store import Store, Stored
 
 H = TypeVar("H", Attention, History)
+
+LOOKS_AT_ONCE = 16
 
 _attention = msgspec.json.Decoder(Attention)
 _history = msgspec.json.Decoder(History)
@@ -54,6 +57,7 @@ class RunList:
         self._status = status
         self._left = limit
         self._shown: set[str] = set()
+        self._left_behind: set[tuple[str, str]] = set()  # runs, instances: their holders are gone
         self._ready: Iterator[RunSummary] = iter(())
         self._stages = iter(self._plan())
 
@@ -98,6 +102,9 @@ class RunList:
         over = {(summary.id, summary.instance) for summary in today}
         waiting = _first_of_each(live, flagged, in_line, parked)
         waiting = [s for s in waiting if (s.id, s.instance) not in over]
+        left = [key for s in waiting if (key := (s.id, s.instance)) in self._left_behind]
+        over = await that_are_over(self._store, left)
+        waiting = [s for s in waiting if (s.id, s.instance) not in over]
         waiting.sort(key=lambda s: s.started, reverse=True)
         return waiting + today
 
@@ -120,6 +127,8 @@ class RunList:
                 label=label_of(stored), pin=stored.meta.get("pin", ""),
             )  # fmt: skip
             instance = stored.meta.get("instance", "")
+            if status == "waiting" and stored.meta.get("holder", ""):
+                self._left_behind.add((run, instance))
             started = _seconds(stored.meta.get("created", "")) or stored.created
             found.append(RunSummary(run, workflow, status, instance, started))
         return found
@@ -183,6 +192,19 @@ def _first_of_each(*listed: list[RunSummary]) -> list[RunSummary]:
         for summary in summaries:
             found.setdefault(summary.id, summary)
     return list(found.values())
+
+
+async def that_are_over(store: Store, left: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Runs with their instances that have an outcome, of those whose holders are gone.
+
+    A process may end before the delete of its marker is carried out.
+    """
+
+    async def look(one: tuple[str, str]) -> tuple[str, str] | None:
+        return one if await store.read(names.result(*one)) is not None else None
+
+    found = await map_in(None, look, left, LOOKS_AT_ONCE)
+    return {one for one in found if one is not None}
 
 
 def queue_of(marker: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from durable.client.listing import label_of, places_in_line, queue_of, unserved
+from durable.client.listing import label_of, places_in_line, queue_of, that_are_over, unserved
 from durable.client.reading import Workers
 from durable.doctor.findings import Finding
 from durable.protocol import moments, names
@@ -29,6 +29,7 @@ async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
     workers = await Workers.read(store)
     reasons: dict[str, list[str]] = {}
     holders: set[str] = set()
+    left: dict[tuple[str, str], str] = {}  # runs with their instances, and why: holders are gone
     live = 0
     for place in await places_in_line(store):
         live += 1
@@ -42,9 +43,15 @@ async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
             label=label_of(stored), pin=stored.meta.get("pin", ""),
         )  # fmt: skip
         if status == "waiting" and status.reason:
-            reasons.setdefault(status.reason, []).append(
-                names.marker_run(stored.name) or stored.name
-            )
+            run = names.marker_run(stored.name) or stored.name
+            if stored.meta.get("holder", ""):
+                left[run, stored.meta.get("instance", "")] = status.reason
+            else:
+                reasons.setdefault(status.reason, []).append(run)
+    over = await that_are_over(store, left)
+    live -= len(over)
+    for (run, _), why in (found for found in left.items() if found[0] not in over):
+        reasons.setdefault(why, []).append(run)
     found = [
         Finding("unserved", "warning", f"{len(runs)} runs wait: {why} ({_some(runs)})")
         for why, runs in sorted(reasons.items(), key=lambda found: -len(found[1]))

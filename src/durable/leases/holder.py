@@ -18,7 +18,8 @@ from durable.leases.entries import Refuse, Taken
 from durable.leases.lease import Lease
 from durable.leases.upkeep import Upkeep
 from durable.loops import IoThread, io_thread
-from durable.protocol import primitives, records, texts
+from durable.protocol import durations, primitives, records, texts
+from durable.protocol.durations import Duration
 from durable.protocol.leases import TTL_DEFAULT, Terms
 from durable.protocol.primitives import KEEP, LEASES, LeaseRecord
 from durable.store import Refused, Store, Stored
@@ -36,7 +37,7 @@ class Wanted(NamedTuple):
     """The lease that is wanted, as `Client.lease` and `Client.hold` describe it."""
 
     key: str
-    ttl: float | Terms = TTL_DEFAULT
+    ttl: Duration | Terms = TTL_DEFAULT
     label: str | None = None
     state_fn: StateFn | None = None
 
@@ -72,7 +73,7 @@ class LeaseHolder:
         """Results and errors as of `Client.lease`."""
         key, ttl, label, state_fn = wanted
         token = self._store.system.token()
-        terms = ttl if isinstance(ttl, Terms) else Terms.of(ttl)
+        terms = ttl if isinstance(ttl, Terms) else Terms.of(durations.seconds(ttl))
         label = own_label() if label is None else texts.check(label, "label")
 
         def next_record(stored: Stored | None) -> LeaseRecord | Taken | Refuse:

@@ -58,6 +58,7 @@ class Worker:
         self._beginning: anyio.CancelScope | None = None
         self._nudges: dict[Callable[..., Awaitable[None]], anyio.Event] = {}
         self._until_idle = False
+        self._blind: StoreRefused | None = None  # why it may not look for work
         self._scheduler = Scheduler(
             store, workflows, version=self.options.version, on_start=self.nudge,
             polls=self.options.polls,
@@ -85,8 +86,8 @@ class Worker:
 
     @property
     def refusal(self) -> StoreRefused | None:
-        """Why it has stopped by itself: the store would not have its lease renewed."""
-        return self._holdings.refusal
+        """Why it has stopped by itself: the store refused its lease, or to show it any work."""
+        return self._blind or self._holdings.refusal
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -211,6 +212,10 @@ class Worker:
                 now = self.store.system.boot()
                 failing = now if failing is None else failing
                 self._tell(e, now - failing)
+                lasts = now - failing > self.options.terms.ttl
+                if work == self._poll and lasts and isinstance(e, StoreRefused):
+                    self._blind = e  # as long as a refused lease is given
+                    self.stop()
             jittered = pause * self.store.system.uniform(0.8, 1.2)
             # The scheduler rests until something is due by itself.
             soon = self.options.polls or failing is not None or work == self._scheduler.look
