@@ -122,6 +122,10 @@ class Fleet:
             process.exit_code = self._running.pop(process.name).returncode
         return found
 
+    def serves(self, process: Process) -> bool:
+        """Whether it has begun, so that it drains when it is told to."""
+        return b" serves " in (self.folder / LOGS / f"{process.name}.log").read_bytes()
+
     def held_by(self, process: Process) -> dict[str, str]:
         """Runs whose marker names a worker of this process, and that worker."""
         workers = {s.worker for s in self.look() if s.process == process.name}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -175,6 +176,9 @@ class Harness:
         """Faults have stopped: hand over what is in flight, then finish everything."""
         self._replace_the_dead()
         leaving = self.fleet.unharmed()
+        for process in leaving:
+            if not await until(partial(self.fleet.serves, process), PATIENCE):
+                self.story.troubles.append(f"worker {process.name} did not begin")
         for process in leaving:
             self.fleet.drain(process)
         for process in leaving:

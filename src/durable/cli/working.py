@@ -128,8 +128,9 @@ async def _work(
         await store.patient(exits.PATIENCE).check()
         async with anyio.create_task_group() as tasks:
             await tasks.start(work)
-            log.info("worker %s (%s) serves %s", carrier.id, options.label, ", ".join(served))
             with asked_to_stop(carrier.stop):
+                # From this line on a signal drains; before, nothing is held.
+                log.info("worker %s (%s) serves %s", carrier.id, options.label, ", ".join(served))
                 await carrier.drained.wait()
                 with anyio.move_on_after(UNWIND_TIMEOUT):
                     await ended.wait()

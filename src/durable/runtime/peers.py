@@ -24,7 +24,9 @@ from durable.store import EVERYTHING, Store, Within, Written
 
 SHOWN_PERIOD = 60.0  # seconds between two showings, and between two looks at the others
 COUNTED = 180.0  # seconds for which a worker is counted after it has shown itself
-HIDE_TIMEOUT = 1.0  # seconds; what is not deleted is passed over soon, and tidied up later
+# Seconds: a bucket refuses a delete within one of the last showing. What is not deleted is passed
+# over soon, and tidied up later.
+HIDE_TIMEOUT = 4.0
 
 _decoder = msgspec.json.Decoder(Presence)
 
@@ -41,6 +43,7 @@ class Peers:
         self._workflows = workflows
         self._shown = 0  # generation of our presence object
         self._shown_as = ""  # a worker that was fenced goes on under another id
+        self._showing = anyio.Lock(fast_acquire=True)
         self._others: list[Presence] = []
         self._read_at = -math.inf
 
@@ -56,18 +59,19 @@ class Peers:
         if self._shown_as != worker:
             await self.hide()
             self._shown, self._shown_as = 0, worker
-        if self._shown:
-            written = await self._store.replace(name, self._shown, body, nonce=token)
-        else:
-            written = await self._store.create(name, body, nonce=token)
-        self._shown = written.generation if isinstance(written, Written) else 0
+        async with self._showing:
+            if self._shown:
+                written = await self._store.replace(name, self._shown, body, nonce=token)
+            else:
+                written = await self._store.create(name, body, nonce=token)
+            self._shown = written.generation if isinstance(written, Written) else 0
 
     async def hide(self) -> None:
         """This worker ends. Not worth an error: what is not renewed is not counted any more."""
-        if self._shown:
-            name = names.presence(self._shown_as)
-            with anyio.move_on_after(HIDE_TIMEOUT), contextlib.suppress(StoreError):
-                await self._store.delete(name, self._shown)
+        with anyio.move_on_after(HIDE_TIMEOUT), contextlib.suppress(StoreError):
+            async with self._showing:  # a showing that is under way is waited for
+                if self._shown:
+                    await self._store.delete(names.presence(self._shown_as), self._shown)
 
     async def part(self, queue: str) -> Within:
         """The part of the queue's markers that falls to this worker."""
