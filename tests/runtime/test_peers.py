@@ -238,3 +238,26 @@ async def test_a_full_worker_says_so() -> None:
         stored = await w.store.read(names.presence(process.worker.id))
         assert stored is not None
         assert b'"full":true' in (stored.body or b"")
+
+
+async def test_a_worker_that_stops_at_once_hides_itself() -> None:
+    """Though it is just showing itself, and a bucket lets no name change twice in a second."""
+    shown: list[float] = []
+
+    def as_a_bucket(call: Call) -> Fault | None:
+        if not call.name.startswith("presence/"):
+            return None
+        if call.verb == "create":
+            shown.append(anyio.current_time())
+            return Fault("slow_reply", 0.3)
+        if call.verb == "delete" and anyio.current_time() < shown[0] + 1:
+            return Fault("busy")
+        return None
+
+    async with world() as w:
+        process = await w.process(faults=as_a_bucket)
+        await w.until(lambda: bool(shown))
+        process.worker.stop()
+        await w.until(process.gone.is_set)
+
+        assert await w.names("presence/") == []

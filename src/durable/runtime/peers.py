@@ -24,7 +24,9 @@ from durable.store import EVERYTHING, Store, Within, Written
 
 SHOWN_PERIOD = 60.0  # seconds between two showings, and between two looks at the others
 COUNTED = 180.0  # seconds for which a worker is counted after it has shown itself
-HIDE_TIMEOUT = 1.0  # seconds; what is not deleted is passed over soon, and tidied up later
+# Seconds: a bucket refuses a delete within one of the last showing. What is not deleted is passed
+# over soon, and tidied up later.
+HIDE_TIMEOUT = 4.0
 
 _decoder = msgspec.json.Decoder(Presence)
 
@@ -42,6 +44,7 @@ class Peers:
         self._showing = anyio.Lock()  # whoever hides knows whether there is anything to hide
         self._shown = 0  # generation of our presence object
         self._shown_as = ""  # a worker that was fenced goes on under another id
+        self._showing = anyio.Lock(fast_acquire=True)
         self._others: list[Presence] = []
         self._read_at = -math.inf
 
