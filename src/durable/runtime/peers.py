@@ -44,7 +44,6 @@ class Peers:
         self._showing = anyio.Lock()  # whoever hides knows whether there is anything to hide
         self._shown = 0  # generation of our presence object
         self._shown_as = ""  # a worker that was fenced goes on under another id
-        self._showing = anyio.Lock(fast_acquire=True)
         self._others: list[Presence] = []
         self._read_at = -math.inf
 
