@@ -260,7 +260,7 @@ async def test_runs_that_nobody_serves_are_counted_with_the_reason(store: Store)
         await store.create(names.presence("w"), records.encode(shown), nonce="n")
         (unknown,) = await look_at_load(store, billed=False)
 
-    assert (none.level, none.found) == ("warning", "1 runs wait: no live worker (x)")
+    assert (none.level, none.found) == ("warning", "1 run waits: no live worker (x)")
     assert "no live worker knows workflow 'doctored'" in unknown.found
 
 
@@ -287,7 +287,7 @@ async def test_a_run_that_is_over_does_not_wait(store: Store) -> None:
             await markers.create(store, Marker(run, instance, "doctored", "n", holder="gone"))
         (found,) = await look_at_load(store, billed=False)
 
-    assert found.found == "1 runs wait: its worker is gone; no live worker (left)"
+    assert found.found == "1 run waits: its worker is gone; no live worker (left)"
 
 
 async def test_runs_in_line_that_nobody_serves_are_counted(store: Store) -> None:
@@ -300,7 +300,7 @@ async def test_runs_in_line_that_nobody_serves_are_counted(store: Store) -> None
         await store.create(names.presence("w"), records.encode(shown), nonce="n")
         (served,) = await look_at_load(store, billed=False)
 
-    assert (found.level, found.found) == ("warning", "1 runs wait: no live worker (x)")
+    assert (found.level, found.found) == ("warning", "1 run waits: no live worker (x)")
     assert (served.level, served.found) == ("ok", "1 live runs; none waits for want of a worker")
 
 

@@ -94,7 +94,7 @@ async def test_a_pinned_run_waits_for_its_version() -> None:
         assert [(run.status, run.status.reason) for run in listed] == [("waiting", needs)]
         assert (await (await client.get("r")).status()).reason == needs
         found = await look_at_load(w.store, billed=False)
-        assert [f.found for f in found] == [f"1 runs wait: {needs} (r)"]
+        assert [f.found for f in found] == [f"1 run waits: {needs} (r)"]
 
         await w.process(code=alone(report_1.definition))
         assert await w.result("r") == "old report"

@@ -53,7 +53,7 @@ async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
     for (run, _), why in (found for found in left.items() if found[0] not in over):
         reasons.setdefault(why, []).append(run)
     found = [
-        Finding("unserved", "warning", f"{len(runs)} runs wait: {why} ({_some(runs)})")
+        Finding("unserved", "warning", f"{_wait(len(runs))}: {why} ({_some(runs)})")
         for why, runs in sorted(reasons.items(), key=lambda found: -len(found[1]))
     ]
     if not found:
@@ -61,6 +61,10 @@ async def look_at_load(store: Store, *, billed: bool) -> list[Finding]:
     if billed:
         found.append(await _month(store, workers, holders))
     return found
+
+
+def _wait(runs: int) -> str:
+    return "1 run waits" if runs == 1 else f"{runs} runs wait"
 
 
 def _some(runs: list[str]) -> str:
