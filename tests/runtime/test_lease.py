@@ -616,6 +616,42 @@ async def test_release_while_a_create_is_under_way(world: World) -> None:
     assert not await keeper.acquire()
 
 
+async def test_release_that_was_not_answered_is_done_by_the_next(world: World) -> None:
+    """Else a worker that drains soon after an outage leaves a lease that looks alive."""
+    keeper = world.keeper()
+    await keeper.acquire()
+    world.fault = lambda call: Fault("unsent")
+    assert not await keeper.release()
+    world.fault = lambda call: None
+
+    assert await keeper.release()
+
+    assert world.lease() is None
+    writes = world.writes()
+    assert not await keeper.release()
+    assert not await keeper.acquire()  # it may have been fenced meanwhile: the id is used up
+    assert world.writes() == writes
+
+
+async def test_release_that_was_not_answered_leaves_a_fence_alone(world: World) -> None:
+    """Who was fenced meanwhile deletes nothing, and does not ask a third time."""
+    keeper = world.keeper()
+    await keeper.acquire()
+    world.fault = lambda call: Fault("unsent")
+    assert not await keeper.release()
+    world.fault = lambda call: None
+    world.fence()
+
+    assert not await keeper.release()
+
+    lease = world.lease()
+    assert lease is not None
+    assert lease.state == "dead"
+    calls = len(world.bucket.log)
+    assert not await keeper.release()
+    assert len(world.bucket.log) == calls
+
+
 async def test_release_without_a_store(world: World) -> None:
     """Releasing does not wait for a dead store; what is left runs out, and is for others to end."""
     keeper = world.keeper()

@@ -96,6 +96,7 @@ class LeaseKeeper:
         self._describe_running = describe_running
         self.refusal: StoreRefused | None = None
         self._tenure: Tenure | None = None
+        self._left: Tenure | None = None  # whose delete was not answered
         self._lost = ""
         self._turn = anyio.Lock()
 
@@ -168,17 +169,22 @@ class LeaseKeeper:
         If nobody can have fenced it until then, `acquire` may be called again.
 
         Returns:
-            False: it was lost, or the store refused or did not answer in time; then it runs out.
+            False: it was lost, or the store refused or did not answer in time; then it runs out,
+                unless a later call finds that the store answers again.
         """
         async with self._turn:
-            tenure = self._tenure
+            again = self._tenure is None
+            tenure, self._left = self._tenure or self._left, None
             self.stop()
             if tenure is None:
                 return not self._lost
             gone = False
-            with anyio.move_on_after(self._terms.timeout), contextlib.suppress(StoreRefused):
+            timeout = anyio.move_on_after(self._terms.timeout)
+            with timeout, contextlib.suppress(StoreRefused):
                 await tenure.ended.wait()
-                gone = not self._lost and await self._delete(tenure)
+                gone = (again or not self._lost) and await self._delete(tenure)
+            if timeout.cancelled_caught:
+                self._left = tenure
             in_time = self._system.boot() < tenure.deadline  # else it may be gone since a fence
             if not (gone and in_time) or tenure.unsure:
                 self._lost = self._lost or "it was not given back in good order"
